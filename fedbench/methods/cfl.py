@@ -101,7 +101,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         server.trace(f"cosine_across/{members[0]}", across)
         if options.gamma_max is not None and not across < 1 - 2 * options.gamma_max**2:
             return [members]
-        return [[members[place] for place in half] for half in halves]
+        return [[members[index] for index in half] for half in halves]
 
     def global_model(self, server: Server, initial: Weights) -> None:
         """None: every cluster has its own."""
@@ -121,8 +121,8 @@ def cosines_of(updates: Sequence[Tensor]) -> np.ndarray:
     """Cosines `[n, n]` of updates; 0 where one has no length."""
     products = dot_products(updates).numpy()
     lengths = np.sqrt(products.diagonal().clip(min=0))
-    found: np.ndarray = products / np.maximum(np.outer(lengths, lengths), 1e-12)
-    return found
+    cosines: np.ndarray = products / np.maximum(np.outer(lengths, lengths), 1e-12)
+    return cosines
 
 
 def split_in_two(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int], float]:
@@ -131,7 +131,7 @@ def split_in_two(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int
     Groups with the largest cosine between them are merged until two are left: the largest of their members' (single),
     or the smallest (complete). Ties: the groups with the lowest members.
     """
-    groups = [[place] for place in range(len(cosines))]
+    groups = [[index] for index in range(len(cosines))]
     between = cosines.astype(np.float64)
     np.fill_diagonal(between, -np.inf)
     join = np.maximum if linkage == "single" else np.minimum

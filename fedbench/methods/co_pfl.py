@@ -374,8 +374,8 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         if self.options.merge_mask == "server":
             taken = ~bits_to_mask(server.mask, len(server.params))
             sent = [mask & taken for mask in sent]
-        found = deviations(server.params, [u.params for u in uploads], sent)
-        for upload, score in zip(uploads, found, strict=True):
+        scores = deviations(server.params, [u.params for u in uploads], sent)
+        for upload, score in zip(uploads, scores, strict=True):
             upload.tensors["score"] = upload.score + score
             server.trace("score_gradient", score, upload.client)
 

@@ -242,12 +242,12 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         return torch.ones(self.context.public)
 
 
-def public_batch(asked: int | None, context: Context) -> int:
-    """Public images per step; asked: `method.public_batch_size`. Raises ConfigError if there are fewer."""
+def public_batch(batch_size: int | None, context: Context) -> int:
+    """Public images per step; batch_size: `method.public_batch_size`. Raises ConfigError if there are fewer."""
     size, images = context.train.batch_size, context.public
-    if asked and asked > images:
-        raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public samples")
-    return asked or (images if size == "full" else min(int(size), images))
+    if batch_size and batch_size > images:
+        raise ConfigError(f"method.public_batch_size = {batch_size}: there are {images} public samples")
+    return batch_size or (images if size == "full" else min(int(size), images))
 
 
 @dataclass

@@ -128,7 +128,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
     def join(self, client: Client, received: Weights) -> Weights:
         """The embedding alone is fitted, by the server's step after every local epoch; the network stays."""
         options, message, model = self.options, client.message, received
-        phi = [getattr(message, f"phi{place}") for place in range(2 * (options.n_hidden + 2))]
+        phi = [getattr(message, f"phi{number}") for number in range(2 * (options.n_hidden + 2))]
         embedding, velocity = message.embedding, torch.zeros_like(message.embedding)
         settings = self.rates(client.decay)[1], options.server_momentum, options.server_weight_decay
         for epoch in range(client.epochs or 0):
@@ -195,7 +195,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         """The network, and a new embedding."""
         stream, like = self.context.generator(server.round, client, "embedding"), server.embeddings
         embedding = torch.randn(like.shape[1], generator=stream, dtype=like.dtype)
-        phi = {f"phi{place}": zero_bytes(part) for place, part in enumerate(server.phi)}
+        phi = {f"phi{number}": zero_bytes(part) for number, part in enumerate(server.phi)}
         model = super().send(server, client).add(params=generate(embedding, server.phi))
         return model.add(embedding=zero_bytes(embedding), **phi)
 
@@ -229,11 +229,11 @@ def clip_generated(g: Tensor, w: Tensor, s: Any) -> None:
 def generate(embedding: Tensor, phi: Sequence[Tensor]) -> Tensor:
     """The model `[..., G]` of an embedding `[..., d]`; phi: weight and bias of every layer."""
     first, *layers = zip(phi[::2], phi[1::2], strict=True)
-    found = F.linear(embedding, *first)
+    features = F.linear(embedding, *first)
     *hidden, output = layers
     for layer in hidden:
-        found = F.linear(found.relu(), *layer)
-    return F.linear(found, *output)
+        features = F.linear(features.relu(), *layer)
+    return F.linear(features, *output)
 
 
 def pulled_back(embeddings: Tensor, phi: Sequence[Tensor], moves: Tensor, weights: Tensor) -> list[Tensor]:

@@ -71,7 +71,7 @@ class Context:
         the parameters, in which they differ; None: all.
         """
         own = initial.params if part is None else part.take(initial.params)
-        found = [initial]
+        models = [initial]
         for seed in range(self.seed + 1, self.seed + count):
             if jitter is None:
                 assert self.draw_model is not None
@@ -80,8 +80,8 @@ class Context:
             else:
                 stream = torch.Generator().manual_seed(seed)
                 drawn = own + jitter * torch.randn(len(own), generator=stream, dtype=own.dtype).to(own.device)
-            found.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
-        return found
+            models.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
+        return models
 
     @property
     def clients(self) -> int:

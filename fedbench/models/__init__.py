@@ -153,8 +153,8 @@ def check_options(name: str, kind: "type[LightningModule]", options: dict[str, A
             hint = by_class if takes_object(parameter) else f"arguments called {' and '.join(SHAPE)} are filled in"
             raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it; {hint}")
         if takes_object(parameter) and isinstance(options.get(key), str | int | float):
-            wanted = parameter.annotation.__name__
-            raise ConfigError(f"model.{key} = {options[key]!r}: {name} takes a {wanted} there; {by_class}")
+            type_name = parameter.annotation.__name__
+            raise ConfigError(f"model.{key} = {options[key]!r}: {name} takes a {type_name} there; {by_class}")
 
 
 def takes_object(parameter: inspect.Parameter) -> bool:

@@ -42,22 +42,24 @@ def load_state_dict(module: nn.Module, path: Path) -> None:
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Tensors by name, without executing anything. Raises ConfigError for anything but a state dict."""
-    where, found = f"model.weights = {path}", None
+    where, content = f"model.weights = {path}", None
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read ({error.strerror or error})") from None
     except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError) as error:
         what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or has another format"
         raise ConfigError(f"{where}: it {what}; write it with torch.save(model.state_dict(), PATH)") from None
-    if isinstance(found, dict) and isinstance(found.get(LIGHTNING), dict):
-        found = found[LIGHTNING]
-    named = isinstance(found, dict) and all(isinstance(own, str) and isinstance(found[own], Tensor) for own in found)
-    if not found or not named:
+    if isinstance(content, dict) and isinstance(content.get(LIGHTNING), dict):
+        content = content[LIGHTNING]
+    named = isinstance(content, dict) and all(
+        isinstance(own, str) and isinstance(content[own], Tensor) for own in content
+    )
+    if not content or not named:
         raise ConfigError(f"{where}: no state dict; write it with torch.save(model.state_dict(), PATH)")
-    return found
+    return content
 
 
 def encode_state_dict(state: dict[str, Tensor]) -> bytes:
