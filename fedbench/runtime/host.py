@@ -173,18 +173,18 @@ class Host:
 
     def _do_all(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
         """The reports of pieces of work. Clients that share steps do so with those that have the same model."""
-        places: dict[Turns, list[int]] = defaultdict(list)
-        for place, client in enumerate(clients):
+        indices: dict[Turns, list[int]] = defaultdict(list)
+        for index, client in enumerate(clients):
             if turns := self.model(client).turns:
-                places[turns].append(place)
-        if not places:
+                indices[turns].append(index)
+        if not indices:
             return [work() for work in works]
         reports: dict[int, Report] = {}
-        for turns, own in places.items():
+        for turns, own in indices.items():
             self._clock = turns.clock
-            done = turns.run([works[place] for place in own], [clients[place] for place in own])
+            done = turns.run([works[index] for index in own], [clients[index] for index in own])
             reports.update(zip(own, done, strict=True))
-        return [reports[place] for place in range(len(works))]
+        return [reports[index] for index in range(len(works))]
 
     def _try_task(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task, while the state that the following one needs is fetched; reports what goes wrong."""
@@ -212,8 +212,8 @@ class Host:
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload, report.kept, report.trained = None, None, False
-            for found in (report.scores, report.models, report.predictions, report.outcomes):
-                found.pop("after_fit", None)  # its fit does not count
+            for points in (report.scores, report.models, report.predictions, report.outcomes):
+                points.pop("after_fit", None)  # its fit does not count
         return report
 
     def _answer(self, client: Client, report: Report) -> None:
@@ -333,8 +333,8 @@ class Host:
         if point != "after_agg":
             client.message = Message()
         with self._guard_inputs("personal", client, model=model):
-            found = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
-            personal: Weights | Predictor | None = check_shapes(found, client.initial, method, "personal")
+            result = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = check_shapes(result, client.initial, method, "personal")
             self._score(task, client, point, personal, report)
         client.message = message
         return personal

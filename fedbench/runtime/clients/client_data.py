@@ -51,7 +51,7 @@ class ClientData:
             whole = [self._on_device(torch.cat(own)) for own in zip(*places, strict=True)]
             sizes = [len(rows) for rows, *_ in places]
             split = zip(*(numbers.split(sizes) for numbers in whole), strict=True)
-            self._on_gpu.update(((clients[0], name), found) for name, found in zip(PARTS, split, strict=True))
+            self._on_gpu.update(((clients[0], name), tensors) for name, tensors in zip(PARTS, split, strict=True))
         return self._gatherer(self._on_gpu[own], key)
 
     def _rows_of(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor, Tensor]:

@@ -29,9 +29,9 @@ class Shards:
 
         Writes the states that no shard has. Earlier files stay until `drop_old`.
         """
-        wanted = {client: kept for own in versions for client, kept in own.items()}
-        held = {path: old for path, old in self._held.items() if any(wanted.get(c) == k for c, k in old.items())}
-        if sum(map(len, held.values())) * MOST_OLD > len(wanted):
+        current = {client: kept for own in versions for client, kept in own.items()}
+        held = {path: old for path, old in self._held.items() if any(current.get(c) == k for c, k in old.items())}
+        if sum(map(len, held.values())) * MOST_OLD > len(current):
             held = {}
         there = {item for old in held.values() for item in old.items()}
         due = [{c: k for c, k in own.items() if (c, k) not in there} for own in versions]
