@@ -109,9 +109,9 @@ class Segmentation(Task):
             ]
             each.append(torch.stack(parts).double())  # [3, b, C]
             losses.append(_losses(outputs, targets, void).flatten(1).double().sum(1))
-        found, loss = torch.cat(each, 1), torch.cat(losses)
-        held, guessed, right = found.sum(1, keepdim=True) - found  # without each image [n, C]
-        whole, counts = found.sum(1), found[0].sum(1)
+        pixels, loss = torch.cat(each, 1), torch.cat(losses)
+        held, guessed, right = pixels.sum(1, keepdim=True) - pixels  # without each image [n, C]
+        whole, counts = pixels.sum(1), pixels[0].sum(1)
         iou = torch.where(held > 0, right / (held + guessed - right), torch.nan).nanmean(1)
         all_iou = torch.where(whole[0] > 0, whole[2] / (whole[0] + whole[1] - whole[2]), torch.nan).nanmean()
         left = counts.sum() - counts

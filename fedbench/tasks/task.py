@@ -48,9 +48,9 @@ class Task(ABC):
     def with_metrics(self, names: Sequence[str], primary: str | None = None) -> "Task":
         """The task with additional metrics and a primary one. Raises ConfigError."""
         own = [metric.name for metric in self.metrics]
-        asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
+        all_names = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
         task = copy(self)
-        new = tuple(further_metric(name, self.optional_metrics) for name in asked if name not in own)
+        new = tuple(further_metric(name, self.optional_metrics) for name in all_names if name not in own)
         task.further = (*self.further, *new)
         for more in new:
             if more.metric.name == primary:
@@ -88,19 +88,19 @@ class Task(ABC):
         """
         import torch
 
-        found = {}
+        outcomes = {}
         if issubclass(self._maker_of("outcomes"), self._maker_of("score")):  # not those of another score
-            found = {
+            outcomes = {
                 name: own.double().cpu().numpy() for name, own in self.outcomes(batches, dtype, by_batches).items()
             }
         outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
         given = outputs.float().numpy(), targets.numpy()
         for more in self.further:
             if more.outcomes and not isnan(more.value(*given)):
-                found[more.metric.name] = more.outcomes(*given)
+                outcomes[more.metric.name] = more.outcomes(*given)
         name = self.primary.name
-        if name in found:
-            return found, {}
+        if name in outcomes:
+            return outcomes, {}
 
         def score(places: "Array") -> float:
             chosen = torch.from_numpy(places)
@@ -109,7 +109,7 @@ class Task(ABC):
                 return own[0].value(*(part[places] for part in given))
             return mean_of(self.score([(outputs[chosen], targets[chosen])], dtype, by_batches), name)
 
-        return found, {name: by_blocks(score, blocks)}
+        return outcomes, {name: by_blocks(score, blocks)}
 
     def _maker_of(self, hook: str) -> type:
         """The class that defines a method of the task."""

@@ -72,8 +72,8 @@ def trace_names(study: WandbStudy) -> list[str]:
     """Client traces of final runs; lambda first."""
     firsts = {seed.entry.label: seed.records for seed in study.seeds if seed.entry.role == "final"}
     rows = [run.traces() for run in firsts.values()]
-    found = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
-    return sorted((name for name in found if "/" not in name), key=lambda name: (name != "lambda", name))
+    names = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
+    return sorted((name for name in names if "/" not in name), key=lambda name: (name != "lambda", name))
 
 
 def table_names(study: WandbStudy) -> list[str]:
