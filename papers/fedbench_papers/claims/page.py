@@ -115,8 +115,8 @@ def as_csv(rows: Sequence[Tree]) -> str:
     table.writeheader()
     for row in rows:
         for part in row["parts"] or [{"verdict": row["status"]}]:
-            said = {"verdict": corrected_verdict(part), "p_adjusted": adjusted_p(part)}
-            table.writerow({**row, **part, **said, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
+            verdict = {"verdict": corrected_verdict(part), "p_adjusted": adjusted_p(part)}
+            table.writerow({**row, **part, **verdict, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
     return stream.getvalue()
 
 
@@ -139,9 +139,9 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
 def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
     others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in named_readings(row, rows)]
-    said = [*others, shares_of_readings(row, rows)]
+    remarks = [*others, shares_of_readings(row, rows)]
     verdicts = "; ".join([*row_verdicts(row), *far_words(row)])
-    return [row["id"], row["statement"], verdicts, ". ".join(filter(None, said)), minutes]
+    return [row["id"], row["statement"], verdicts, ". ".join(filter(None, remarks)), minutes]
 
 
 def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
@@ -176,13 +176,13 @@ def shares_of_readings(row: Tree, rows: Sequence[Tree]) -> str:
     judged = [own for own in (row, *other_readings(row, rows)) if own["parts"]]
     if len(judged) < 2 or not row["parts"]:
         return ""
-    said = []
+    texts = []
     for name in [part["part"] for part in row["parts"] if part["judged"]]:
         held = [name in parts_that_hold(own) for own in judged]
         share = f"{name} holds in {sum(held)} of {len(held)} readings"
         turned = list(turning_choices(judged, held))
-        said.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
-    return "; ".join(said)
+        texts.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
+    return "; ".join(texts)
 
 
 def turning_choices(judged: Sequence[Tree], held: Sequence[bool]) -> Iterator[str]:
@@ -226,8 +226,8 @@ def cells(part: Tree) -> list[str]:
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(two_digits(value) for value in part["values"])
-    said = corrected_verdict(part)
-    return [name, rule, said, estimate(part), two_digits(part["delta"]), p_words(part), values, part_remarks(part)]
+    verdict = corrected_verdict(part)
+    return [name, rule, verdict, estimate(part), two_digits(part["delta"]), p_words(part), values, part_remarks(part)]
 
 
 def estimate(part: Tree) -> str:
@@ -239,16 +239,16 @@ def estimate(part: Tree) -> str:
 
 
 def part_remarks(part: Tree) -> str:
-    said = [part["note"]]
+    remarks = [part["note"]]
     if corrected_verdict(part) != part["verdict"]:
-        said.append(f"{FAILS if part['verdict'] == FAILS else HOLDS} before the correction, not after it")
+        remarks.append(f"{FAILS if part['verdict'] == FAILS else HOLDS} before the correction, not after it")
     if part["verdict"] == FAILS and part.get("p_fails_adjusted") is not None:
-        said.append(f"p of not holding {part['p_fails']:.2g} ({part['p_fails_adjusted']:.2g})")
+        remarks.append(f"p of not holding {part['p_fails']:.2g} ({part['p_fails_adjusted']:.2g})")
     if part["other"]:
-        said.append(f"at the other point: {part['other']}")
+        remarks.append(f"at the other point: {part['other']}")
     if part["best"] is not None:
-        said.append(f"best rounds on test {part['best']:+.2f}")
-    return "; ".join(text for text in said if text)
+        remarks.append(f"best rounds on test {part['best']:+.2f}")
+    return "; ".join(text for text in remarks if text)
 
 
 def p_words(part: Tree) -> str:
@@ -260,8 +260,8 @@ def p_words(part: Tree) -> str:
 
 def adjusted_p(part: Tree) -> float | None:
     """p after the correction."""
-    found: float | None = part.get("p_adjusted")
-    return found
+    p: float | None = part.get("p_adjusted")
+    return p
 
 
 def corrected_verdict(part: Tree) -> str:
@@ -310,16 +310,16 @@ def shared_words(row: Tree) -> str:
     return f"; all: {key_words(shared_keys(row))}" if shared_keys(row) else ""
 
 
-def key_words(asked: Tree) -> str:
-    return ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+def key_words(keys: Tree) -> str:
+    return ", ".join(f"{key} {value}" for key, value in keys.items() if key != "partition.counts")
 
 
 def arms(row: Tree) -> Iterator[str]:
     """The keys that each arm adds to the setting, and its results."""
-    for label, asked in row["arms"].items():
-        keys = key_words({key: value for key, value in asked.items() if key not in shared_keys(row)})
-        found = row.get("levels", {}).get(label)
-        ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
+    for label, arm in row["arms"].items():
+        keys = key_words({key: value for key, value in arm.items() if key not in shared_keys(row)})
+        level = row.get("levels", {}).get(label)
+        ends = f": {level['agg']:.1f}, {level['fit']:.1f}, {level['steps']:g}" if level else ""
         yield label + (f" ({keys})" if keys else "") + ends
 
 
@@ -332,16 +332,16 @@ def verdict_marks(row: Tree) -> list[tuple[str, str]]:
     """The verdicts of a row, or why there are none, each with its CSS class."""
     judged = [part for part in row["parts"] if part["judged"]]
     names = [f"{part['part']}: " if len(judged) > 1 else "" for part in judged]
-    said = [name + verdict_words(part) for name, part in zip(names, judged, strict=True)]
-    return [*zip(said, map(tone, map(corrected_verdict, judged)), strict=True)] or [
+    words = [name + verdict_words(part) for name, part in zip(names, judged, strict=True)]
+    return [*zip(words, map(tone, map(corrected_verdict, judged)), strict=True)] or [
         (row["status"], tone(row["status"]))
     ]
 
 
 def verdict_words(part: Tree) -> str:
     """The verdict of a part, with that at the other evaluation point if it is another one."""
-    said, point = corrected_verdict(part), OTHER_POINT_OF_CLAIM.get(part["point"], "")
-    return f"{said} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else said
+    verdict, point = corrected_verdict(part), OTHER_POINT_OF_CLAIM.get(part["point"], "")
+    return f"{verdict} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else verdict
 
 
 def far_words(row: Tree) -> list[str]:
@@ -358,15 +358,15 @@ def tally(rows: Sequence[Tree]) -> str:
         return f"None of {len(rows)} rows was run yet."
     kinds = [counted_verdict(part) for part in parts]
     tests = sum(part["p"] is not None for part in parts)
-    counts = ", ".join(f"{said}: {kinds.count(kind)}" for kind, said in TALLY.items() if kind in kinds)
+    counts = ", ".join(f"{text}: {kinds.count(kind)}" for kind, text in TALLY.items() if kind in kinds)
     of = f"{done} of {len(rows)} rows were run, with {plural(len(parts), 'part')} and {plural(tests, 'test')}."
     return f"{of} {counts[:1].upper()}{counts[1:]}."
 
 
 def counted_verdict(part: Tree) -> str:
     """The verdict of a part as counted: what holds by a corrected test counts apart from a property without a test."""
-    said = corrected_verdict(part)
-    return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
+    verdict = corrected_verdict(part)
+    return verdict if verdict not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

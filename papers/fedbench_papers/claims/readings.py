@@ -88,8 +88,8 @@ def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
     """
     rows = clients_at(runs.groups, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], LAST))
     rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
-    found = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
-    return pd.Series(found).rename_axis(INDEX) * 100
+    gaps = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
+    return pd.Series(gaps).rename_axis(INDEX) * 100
 
 
 def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
@@ -191,8 +191,8 @@ def per_seed(values: pd.Series) -> pd.Series:
 
 
 READING_FUNCTIONS: dict[str, Callable[..., pd.Series]] = {
-    found.__name__: found
-    for found in (
+    function.__name__: function
+    for function in (
         accuracy,
         pooled_accuracy,
         batch_gap,

@@ -134,12 +134,12 @@ class LossRises(FedOBP):
         slope = client.learner.full_gradient(own, client.train)
         taylor = (slope * (own.params - shared)).abs()
         base, traces = client.learner.loss(own, client.train), dict[str, float]()
-        for number, place in enumerate(places.tolist()):
+        for number, index in enumerate(places.tolist()):
             params = own.params.clone()
-            params[place] = shared[place]
+            params[index] = shared[index]
             rise = client.learner.loss(own.replace(params=params), client.train) - base
-            found = {"score": float(scores[place]), "rise": rise, "taylor": float(taylor[place])}
-            traces |= {f"{name}{key}/{number}": value for key, value in found.items()}
+            values = {"score": float(scores[index]), "rise": rise, "taylor": float(taylor[index])}
+            traces |= {f"{name}{key}/{number}": value for key, value in values.items()}
         return traces
 
 

@@ -14,20 +14,20 @@ from fedbench.report.theme import SCALE, axis, figure
 from fedbench_papers.tables.figure import Figure
 
 
-def public_sets(dataset: Dataset, config: Config, asked: Figure, scale: str) -> list[dict[str, Any]]:
+def public_sets(dataset: Dataset, config: Config, drawn: Figure, scale: str) -> list[dict[str, Any]]:
     """The images of each class in the public set at every value of the figure's option, by seed: `at`, `seed`,
     `classes`. Raises ConfigError for a set that cannot be drawn.
     """
     names = dataset.class_names or tuple(map(str, range(dataset.classes)))
-    found = []
-    for value in asked.at(scale):
-        own = Config(**nest({**flat(config.given()), **asked.keys_of(value)}))
+    sets = []
+    for value in drawn.at(scale):
+        own = Config(**nest({**flat(config.given()), **drawn.keys_of(value)}))
         for seed in own.seeds:
             labels = dataset.targets[partition(dataset, own, seed).public]
             counts = np.bincount(labels, minlength=dataset.classes).tolist()
-            at = asked.value_name(value)
-            found.append({"at": at, "seed": seed, "classes": dict(zip(names, counts, strict=True))})
-    return found
+            at = drawn.value_name(value)
+            sets.append({"at": at, "seed": seed, "classes": dict(zip(names, counts, strict=True))})
+    return sets
 
 
 def public_chart(sets: Sequence[Mapping[str, Any]], title: str) -> go.Figure:
