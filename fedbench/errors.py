@@ -34,8 +34,8 @@ def open_decision(where: str, seen: str, readings: Mapping[str, str]) -> ConfigE
 
     `data csv:a.csv: y stands beside x and z: a target (--data.label y) or a measurement (--data.label activity)?`
     """
-    said = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
-    return ConfigError(f"{where}: {seen}: {said}?")
+    question = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
+    return ConfigError(f"{where}: {seen}: {question}?")
 
 
 class RunError(ConfigError):

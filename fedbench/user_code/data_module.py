@@ -14,19 +14,19 @@ def loaders_of(module: Any) -> dict[str, Any]:
     for hook in ("on_before_batch_transfer", "on_after_batch_transfer"):
         if getattr(type(module), hook, None) not in (None, getattr(LightningDataModule, hook)):
             raise ConfigError(f"{called}: its {hook} is not called; move it to the model, or into the data sets")
-    found: dict[str, Any] = {}
+    loaders: dict[str, Any] = {}
     try:
         module.prepare_data()
         for stage, parts in (("fit", ("train", "val")), ("test", ("test",))):
             module.setup(stage)
-            found |= {part: loader for part in parts if (loader := _loader(module, part)) is not None}
+            loaders |= {part: loader for part in parts if (loader := _loader(module, part)) is not None}
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(
             f"{called}: prepare_data(), setup(stage) and its loaders must work without a Trainer: {RunError.of(error)}"
         ) from error
-    return {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in found.items()}
+    return {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in loaders.items()}
 
 
 def collate_of(module: Any, loaders: dict[str, Any]) -> Any:

@@ -215,8 +215,10 @@ def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]
     if not by_name and not four:
         return {}
     each = {name: _parts_by_name(own, keys) if by_name else _four_arrays(own) for name, own in entries.items()}
-    found = {part: {name: own[part] for name, own in each.items() if part in own} for part in ("train", "val", "test")}
-    return {part: ByClient(own) for part, own in found.items() if own}
+    by_part = {
+        part: {name: own[part] for name, own in each.items() if part in own} for part in ("train", "val", "test")
+    }
+    return {part: ByClient(own) for part, own in by_part.items() if own}
 
 
 def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any]:
@@ -233,17 +235,17 @@ def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any
     return _in_order(parts, keys)
 
 
-def _in_order(found: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
+def _in_order(given: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts in their order, those of clients by client. Raises ConfigError."""
-    if "train" not in found:
-        there = f"{' and '.join(found)} alone" if found else "none"
+    if "train" not in given:
+        there = f"{' and '.join(given)} alone" if given else "none"
         raise ConfigError(f"data: a part train is needed, and there is {there}")
     parts = {}
-    for name in (name for name in ("train", "val", "test") if name in found):
-        pieces = _pieces_of(found[name], _entries_of(found[name]), keys)
-        parts[name] = ByClient(pieces) if pieces else found[name]
-        if not pieces and not form_of(found[name]):
-            raise ConfigError(f"the {name} part of the {_not_understood(found[name])}")
+    for name in (name for name in ("train", "val", "test") if name in given):
+        pieces = _pieces_of(given[name], _entries_of(given[name]), keys)
+        parts[name] = ByClient(pieces) if pieces else given[name]
+        if not pieces and not form_of(given[name]):
+            raise ConfigError(f"the {name} part of the {_not_understood(given[name])}")
     clients = {part: [*own] if isinstance(own, ByClient) else None for part, own in parts.items()}
     if other := next((part for part, own in clients.items() if own != clients["train"]), None):
         raise ConfigError(f"data: the parts train and {other} have different clients; pass all of both, or none")
