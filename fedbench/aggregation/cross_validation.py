@@ -72,7 +72,7 @@ def fold_held_out(
     moments: of every fold; local: statistics of some folds; start: the shrunk global statistics.
     """
     rest = [local([*moments[:number], *moments[number + 1 :]]) for number in range(len(folds))]
-    return [Fold.of(start, shrink(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
+    return [Fold.of(start, shrink(gaussians, eps), *held) for gaussians, held in zip(rest, folds, strict=True)]
 
 
 def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:

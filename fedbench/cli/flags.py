@@ -74,8 +74,8 @@ def config_keys() -> dict[str, FieldInfo]:
 
 def keys_of_command(tuning: type[Tuning] | None = None) -> dict[str, FieldInfo]:
     """The keys that a command takes: those of the configuration, and those of tuning, if it tunes."""
-    own = tuning.model_fields if tuning else {}
-    return CONFIG_KEYS | {f"{TUNING_PREFIX}{key}": field for key, field in own.items()}
+    fields = tuning.model_fields if tuning else {}
+    return CONFIG_KEYS | {f"{TUNING_PREFIX}{key}": field for key, field in fields.items()}
 
 
 CONFIG_KEYS = config_keys()

@@ -137,12 +137,12 @@ def _libraries() -> list[Any]:
     """
     libraries: list[Any] = []
     for folder in dict.fromkeys(sys.path):
-        own = _is_library(Path(folder))
+        is_library = _is_library(Path(folder))
         with suppress(OSError):
             for entry in sorted(os.scandir(folder or "."), key=lambda entry: entry.name):
                 if entry.name.endswith((".dist-info", ".egg-info", ".pth")):
                     libraries.append([entry.path, entry.stat().st_mtime_ns])
-                elif not own and entry.name.endswith(".py"):
+                elif not is_library and entry.name.endswith(".py"):
                     libraries.append(entry.path)
     return libraries
 
@@ -164,5 +164,5 @@ def _sources() -> Iterator[Path]:
 
 def _is_library(path: Path) -> bool:
     """Whether a path is in a folder of installed libraries, or of Python itself."""
-    own = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    return not {*LIBRARIES}.isdisjoint(path.parts) or any(path.is_relative_to(library) for library in own)
+    standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return not {*LIBRARIES}.isdisjoint(path.parts) or any(path.is_relative_to(library) for library in standard)

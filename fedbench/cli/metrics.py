@@ -40,9 +40,11 @@ def main(argv: list[str]) -> int:
     widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for name, own in table.groupby("metric", sort=False):
+    for name, values in table.groupby("metric", sort=False):
         path = folder / f"metrics-{UNUSUAL.sub('-', str(name).rpartition(':')[2])}.csv"
-        own.assign(client=own["client"].map(lambda client: "all" if client < 0 else client)).to_csv(path, index=False)
+        values.assign(client=values["client"].map(lambda client: "all" if client < 0 else client)).to_csv(
+            path, index=False
+        )
         print(path)
     return OK
 

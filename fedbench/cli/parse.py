@@ -88,13 +88,13 @@ def question_of(prog: str, config: Config, args: Namespace) -> Question:
     given = {name: value for name, value in vars(args).items() if name not in ("config", "tuning", "debug")}
     tuning = args.tuning.model_dump(mode="json") if args.tuning else None
     words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(args.given)}, tuning]
-    own = [text for text in texts_in(words[1:]) if text != str(config.out)]
+    texts = [text for text in texts_in(words[1:]) if text != str(config.out)]
     files = [key for key, value in flat(config.model_dump()).items() if isinstance(value, Path) and key != "out"]
     elsewhere = config.resources.address != "local" or files or config.loggers
     # Data that are fetched or decoded later change an answer, too.
     here = sorted(str(path.parent) for path in decoded()), sorted(str(path) for path in (root() / "files").glob("*"))
     words += [terminal_width(), here]
-    return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in own))
+    return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in texts))
 
 
 def texts_in(value: Any) -> Iterator[str]:

@@ -83,8 +83,8 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
     runs = f"{plural(len(study.seeds), 'run')} and one for table and report"
     yield f"{study.folder}: {runs}, to project {project}, group {study.group}"
     for seed in study.seeds:
-        own = run_arguments(seed.config, seed.entry)
-        yield f"  {own['name']:<44} job type {own['job_type']:<28} {plural(len(seed.rounds), 'round')}"
+        arguments = run_arguments(seed.config, seed.entry)
+        yield f"  {arguments['name']:<44} job type {arguments['job_type']:<28} {plural(len(seed.rounds), 'round')}"
     for name, why in study.left_out().items():
         yield f"  left out: {name}: {why}"
     yield f"  workspace {study.name}, runs grouped by job type:"

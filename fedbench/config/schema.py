@@ -456,8 +456,8 @@ class Config(RootSection):
     def given(self) -> dict[str, Any]:
         """The keys that were set, as a tree: at construction or later, as by `config.train.lr = 0.1`."""
         sections = {name: value for name in Config.model_fields if isinstance(value := getattr(self, name), Section)}
-        later = {name: own.model_dump(mode="json", exclude_unset=True) for name, own in sections.items()}
-        return self.model_dump(mode="json", exclude_unset=True) | {name: own for name, own in later.items() if own}
+        later = {name: section.model_dump(mode="json", exclude_unset=True) for name, section in sections.items()}
+        return self.model_dump(mode="json", exclude_unset=True) | {name: part for name, part in later.items() if part}
 
     def decisive(self) -> dict[str, Any]:
         """The keys that affect the numbers: all but seeds, output, loggers, checkpoints and resources.

@@ -109,7 +109,7 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist") and not isinstance(value, type):
         return value.tolist()
     if isinstance(value, dict):
-        return {key: plain(own) for key, own in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
