@@ -81,7 +81,7 @@ def parts_of(dataset: Dataset, config: Config, dealt: Partition | None) -> Parts
     if dealt is None:
         return parts
     whole = (dealt.clients, dealt.newcomers)
-    train, val, test = (sum(len(own.parts[use][0]) for own in whole) for use in PARTITION_PARTS)
+    train, val, test = (sum(len(part.parts[use][0]) for part in whole) for use in PARTITION_PARTS)
     return replace(parts, dealt=(train, val, test), drawn=resolved_options(dataset, config).test)
 
 
@@ -134,7 +134,7 @@ def dealt_clients(dataset: Dataset, config: Config, dealt: Partition) -> ClientS
         source += f", not the {len(names)} in the data ({first_names(names)}), which --partition natural takes"
     if dealt.newcomers:
         source += f", {len(dealt.newcomers)} of them join after the last round"
-    sizes = [sum(own.parts[use][1] for use in own.parts) for own in (dealt.clients, dealt.newcomers)]
+    sizes = [sum(group.parts[use][1] for use in group.parts) for group in (dealt.clients, dealt.newcomers)]
     return sizes_of(source, np.concatenate(sizes))
 
 

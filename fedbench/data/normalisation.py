@@ -170,7 +170,7 @@ class ChannelMoments(Statistics):
 
     def _gap(self, name: Channels) -> float:
         """How far the constants along a dimension are from those of all numbers, in deviations."""
-        (mean, std), (centre, scale) = (map(np.array, self.known[own].mean_and_std()) for own in (name, "single"))
+        (mean, std), (centre, scale) = (map(np.array, self.known[form].mean_and_std()) for form in (name, "single"))
         return float(max((abs(mean - centre) / scale).max(), abs(np.log(std / scale)).max()))
 
     def _chance(self, name: Channels) -> float:

@@ -60,13 +60,13 @@ def draw_systematically(
     a cell's mean over draws is its exact part.
     """
     order = np.lexsort((rng.random(len(counts)), owners))
-    own, sizes = owners[order], counts[order]
+    owner, sizes = owners[order], counts[order]
     sums = np.bincount(owners, counts, len(quotas)).astype(np.int64)
-    ends, totals = np.cumsum(sizes) - (np.cumsum(sums) - sums)[own], sums.clip(1)
-    start, each = rng.integers(0, totals)[own], quotas[own]
+    ends, totals = np.cumsum(sizes) - (np.cumsum(sums) - sums)[owner], sums.clip(1)
+    start, each = rng.integers(0, totals)[owner], quotas[owner]
 
     def points_before(place: np.ndarray) -> np.ndarray:
-        return (place * each - start + totals[own] - 1) // totals[own]
+        return (place * each - start + totals[owner] - 1) // totals[owner]
 
     taken = np.empty(len(counts), np.int64)
     taken[order] = points_before(ends) - points_before(ends - sizes)
@@ -175,17 +175,17 @@ def last_of_each(
     """
     held, overlapping = np.zeros(len(owners), bool), np.zeros(len(owners), bool)
     ordered = np.lexsort((order, owners))
-    for own in np.split(ordered, np.flatnonzero(np.diff(owners[ordered])) + 1):
-        count = len(own)
+    for samples in np.split(ordered, np.flatnonzero(np.diff(owners[ordered])) + 1):
+        count = len(samples)
         start = count - min(max(least, int(share * count + 0.5)), count - 1) if count else 0
         if not 0 < start < count:
             continue
-        values = order[own]
+        values = order[samples]
         ends = (np.searchsorted(values, values[start], side) for side in ("left", "right"))
         cuts = [int(end) for end in ends if 0 < end < count]
         if not cuts:
             continue
         cut = min(cuts, key=lambda end, start=start: abs(end - start))  # type: ignore[misc]
-        held[own[cut:]] = True
-        overlapping[own[:cut]] = values[:cut] + extent > values[cut]
+        held[samples[cut:]] = True
+        overlapping[samples[:cut]] = values[:cut] + extent > values[cut]
     return held, overlapping

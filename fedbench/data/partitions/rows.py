@@ -40,7 +40,7 @@ class Clients(Sequence[ClientRows]):
         nothing, parts = np.empty(0, np.int64), []
         for part in PARTITION_PARTS:
             rows = [getattr(client, part) for client in clients]
-            parts.append((np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)))
+            parts.append((np.concatenate([nothing, *rows]), np.array([len(numbers) for numbers in rows], np.int64)))
         return cls(parts)
 
     def __len__(self) -> int:

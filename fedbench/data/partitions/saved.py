@@ -118,10 +118,10 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
     clients, held = options.clients, dict[str, Assignment]()
     check_client_count(len(arrays["train_sizes"]) - newcomers, newcomers, options)
     for part in PARTITION_PARTS:
-        own, sizes = arrays[part], arrays[f"{part}_sizes"]
-        if len(sizes) != clients or sizes.sum() != len(own):
+        rows_of_part, sizes = arrays[part], arrays[f"{part}_sizes"]
+        if len(sizes) != clients or sizes.sum() != len(rows_of_part):
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
-        held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
+        held[part] = Assignment(rows_of_part, np.repeat(np.arange(clients), sizes))
     public = np.sort(arrays["public"]) if "public" in arrays else None
     numbered: list[int] | None = arrays["parts"].tolist() if "parts" in arrays else None
     return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered)
@@ -132,11 +132,11 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
     try:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
-            own = seeds.pop() if len(seeds) == 1 else str(seed)
-            names = [*ARRAYS, *(name for name in ("public", "parts") if f"{own}/{name}" in file.files)]
-            if f"{own}/{NEWCOMERS}train" in file.files:
+            name_of_seed = seeds.pop() if len(seeds) == 1 else str(seed)
+            names = [*ARRAYS, *(name for name in ("public", "parts") if f"{name_of_seed}/{name}" in file.files)]
+            if f"{name_of_seed}/{NEWCOMERS}train" in file.files:
                 names += [f"{NEWCOMERS}{name}" for name in ARRAYS]
-            return {name: file[f"{own}/{name}"] for name in names}
+            return {name: file[f"{name_of_seed}/{name}"] for name in names}
     except OSError as error:
         raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, ValueError, EOFError, BadZipFile) as error:
@@ -155,9 +155,9 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
     clients = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
     held = {}
     for part in PARTITION_PARTS:
-        own = [client.get(part, np.empty(0, np.int64)) for client in clients]
-        owners = np.repeat(np.arange(len(own)), [len(each) for each in own])
-        held[part] = Assignment(np.concatenate(own), owners)
+        by_client = [client.get(part, np.empty(0, np.int64)) for client in clients]
+        owners = np.repeat(np.arange(len(by_client)), [len(each) for each in by_client])
+        held[part] = Assignment(np.concatenate(by_client), owners)
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
     bring_none = np.array(["val" not in client for client in clients])

@@ -37,9 +37,9 @@ def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
 
 def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
     """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    arrays = [dense_rows(own, where) for own in columns.values()]
-    if len({len(own) for own in arrays}) > 1:
-        sizes = " and ".join(f"{len(own)} rows of {name}" for name, own in zip(columns, arrays, strict=True))
+    arrays = [dense_rows(column, where) for column in columns.values()]
+    if len({len(column) for column in arrays}) > 1:
+        sizes = " and ".join(f"{len(column)} rows of {name}" for name, column in zip(columns, arrays, strict=True))
         raise ConfigError(f"{where}s: {sizes}; all must have the same number")
     return arrays
 

@@ -60,13 +60,13 @@ class GivenPart:
     def joined(cls, parts: Sequence["GivenPart"]) -> "GivenPart":
         """The parts of clients one after another. Raises ConfigError if they name different classes."""
         first, *others = parts
-        for own in others:
-            if (own.classes, own.count, own.domains) != (first.classes, first.count, first.domains):
-                raise ConfigError(f"{own.where}s: other classes or domains than those of the first client")
-        rows = [own.data for own in parts]
-        lists = all(isinstance(own, list) for own in rows)
+        for part in others:
+            if (part.classes, part.count, part.domains) != (first.classes, first.count, first.domains):
+                raise ConfigError(f"{part.where}s: other classes or domains than those of the first client")
+        rows = [part.data for part in parts]
+        lists = all(isinstance(data_of_part, list) for data_of_part in rows)
         data: Any = list(chain(*rows)) if lists else ConcatDataset(rows)
-        return replace(first, data=data, pieces=tuple((own.where, len(own)) for own in parts))
+        return replace(first, data=data, pieces=tuple((part.where, len(part)) for part in parts))
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
@@ -320,7 +320,7 @@ def checked_target(item: Item, first: Any) -> Any:
         return values
     if values.shape != first.shape:
         raise ConfigError(f"{item.where}: a target of shape {list(values.shape)}, the first is {list(first.shape)}")
-    kinds = [{"u": "i"}.get(own.dtype.kind, own.dtype.kind) for own in (values, first)]
+    kinds = [{"u": "i"}.get(array.dtype.kind, array.dtype.kind) for array in (values, first)]
     if kinds[0] != kinds[1]:
         raise ConfigError(f"{item.where}: label {item.label!r} is of another type than the first, {first.tolist()!r}")
     return values

@@ -201,8 +201,8 @@ def columns_beside(files: list[Path], columns: ParquetColumns, beside: Beside) -
         with open_parquet(file) as opened:
             names = beside.among(opened.schema_arrow.names, str(file), "column")
             for name in filter(None, names):
-                own = opened.read([name]).column(name).to_pylist()
-                if None in own:
-                    raise ConfigError(f"{file}, row {own.index(None)}: no value in column {name}; fill it in")
-                values[name] += own
+                column = opened.read([name]).column(name).to_pylist()
+                if None in column:
+                    raise ConfigError(f"{file}, row {column.index(None)}: no value in column {name}; fill it in")
+                values[name] += column
     return names.arrays(values.get(names.group), values.get(names.order), str(files[0].parent))

@@ -23,8 +23,8 @@ def remarks_on_samples(
     if kind is None and samples.dtype.kind in "iu":
         name = roles.features[0]
         yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    for name, own in read.items():
-        if own.names == [name] and not own.category and counts_rows(own.values[:, 0]):
+    for name, features in read.items():
+        if features.names == [name] and not features.category and counts_rows(features.values[:, 0]):
             yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
 
 
@@ -42,7 +42,7 @@ def decisions_on(
     if roles.user:
         yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
     for key in ("numbers", "categories"):
-        names = [name for name, own in read.items() if own.category == (key == "categories")]
+        names = [name for name, features in read.items() if features.category == (key == "categories")]
         given = [name for name in names if name in getattr(options, key)]
         if given:
             text = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
@@ -63,7 +63,7 @@ def decisions_on(
         yield Decision(
             "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
         )
-    if void := {name: own for name, own in read.items() if own.void}:
+    if void := {name: features for name, features in read.items() if features.void}:
         yield imputing(void, options.impute)
     if options.spelling:
         yield spelling_decision(options.spelling)

@@ -84,7 +84,7 @@ class TableReader:
         samples, read = self.samples(rows, table, roles)
         targets = self.target(rows, table[roles.label])
         owners, owner_names = self.owners(rows, table, roles.user)
-        columns = tuple(name for own in read.values() for name in own.names)
+        columns = tuple(name for features in read.values() for name in features.names)
         remarks = remarks_on_samples(self.kind, roles, samples, read)
         return Content(
             train,
@@ -144,7 +144,7 @@ class TableReader:
             usual: SampleKind = "token" if vectors.dtype.kind in "iu" else "feature"
             return as_kind(rows, self.kind or usual, vectors), {}
         read = {name: self.features(rows, table[name]) for name in roles.features}
-        samples = np.concatenate([own.values for own in read.values()], axis=1)
+        samples = np.concatenate([features.values for features in read.values()], axis=1)
         return (as_kind(rows, self.kind, samples) if self.kind == "token" else samples), read
 
     def features(self, rows: TableRows, column: pd.Series) -> Features:

@@ -195,7 +195,7 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
     given = row.values[1]
     if numbers.setdefault(name, given) != given:
         raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
-    if (other := next(own for own, number in numbers.items() if number == given)) != name:
+    if (other := next(name_of_number for name_of_number, number in numbers.items() if number == given)) != name:
         raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
 
 

@@ -112,7 +112,7 @@ def prepare_parts(
     if function := reading.collate or collate:
         label = parts[0].label_key() if function == PAD else None
         items = collated_parts(name, function, [part.data for part in parts], label)
-        parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
+        parts = [replace(part, data=data) for part, data in zip(parts, items, strict=True)]
     reader = parts[0].reader(reading.kind, reading.channels)
     fields, remarks = parts[0].fields(reader)
     spelling = (spelling_decision(reading.spelling),) if reading.spelling else ()
@@ -125,12 +125,12 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     given, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
-    own = {key: value for key, value in given.items() if key in accepted or key not in readers}
-    for key in own:
+    arguments = {key: value for key, value in given.items() if key in accepted or key not in readers}
+    for key in arguments:
         if key not in accepted and not takes_any:
             known = {*accepted, *readers, "root", "val", "task"} - {"train"}
             raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
-    return own
+    return arguments
 
 
 def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:

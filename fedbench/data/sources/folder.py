@@ -50,7 +50,9 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
     parts, remarks = find_parts(path, options)
-    files = tuple(file for part in parts.values() for own in part.values() for paths in own.values() for file in paths)
+    files = tuple(
+        file for part in parts.values() for classes in part.values() for paths in classes.values() for file in paths
+    )
     return Source(f"folder:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
 
 
@@ -131,8 +133,8 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
 def check_known_classes(train: Listing, other: Listing, folder: Path) -> None:
     """Raises ConfigError for a class or domain that the training part lacks."""
     known = set(classes_of(train))
-    for domain, own in other.items():
-        for name in own:
+    for domain, classes in other.items():
+        for name in classes:
             if name not in known:
                 raise ConfigError(f"{folder / domain / name}: no folder of this class in the training part")
         if domain not in train:
@@ -140,7 +142,7 @@ def check_known_classes(train: Listing, other: Listing, folder: Path) -> None:
 
 
 def classes_of(listing: Listing) -> tuple[str, ...]:
-    return tuple(sorted({name for own in listing.values() for name in own}))
+    return tuple(sorted({name for classes in listing.values() for name in classes}))
 
 
 def has_domains(path: Path) -> bool:
@@ -216,8 +218,8 @@ def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Cont
     items = {
         part: [
             Item(file, names.index(name), str(file), domains.index(domain) if domain else None)
-            for domain, own in listing.items()
-            for name, files in own.items()
+            for domain, classes in listing.items()
+            for name, files in classes.items()
             for file in files
         ]
         for part, listing in parts.items()

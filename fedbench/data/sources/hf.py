@@ -80,8 +80,8 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
 def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
     """The splits of train, and perhaps test and val, and remarks. Raises ConfigError."""
     names = part_names(splits)
-    parts = {part: splits[own] for part, own in names.items()}
-    others = [own for own in splits if own not in names.values()]
+    parts = {part: splits[split] for part, split in names.items()}
+    others = [split for split in splits if split not in names.values()]
     remarks = [f"splits that are not read: {', '.join(others)}"] if others else []
     if "train" not in parts:
         raise ConfigError(f"data {name}: no split train; it has {', '.join(splits)}")

@@ -106,13 +106,13 @@ def refuse_reading(name: str) -> Content:
 def read_tables(config: DataConfig, parts: Mapping[str, Any], reader: TableReader) -> Content:
     """Raises ConfigError."""
     where = f"data {config.name}"
-    pieces = {part: [as_pandas(where, own, reader) for own in pieces_in(tables)] for part, tables in parts.items()}
-    rows, whole = join_parts(where, [(part, table) for part, own in pieces.items() for table in own])
-    sizes = {part: sum(map(len, own)) for part, own in pieces.items()}
+    pieces = {part: [as_pandas(where, table, reader) for table in pieces_in(tables)] for part, tables in parts.items()}
+    rows, whole = join_parts(where, [(part, table) for part, tables in pieces.items() for table in tables])
+    sizes = {part: sum(map(len, tables)) for part, tables in pieces.items()}
     sizes, remarks = with_test_part(sizes, None, "")
     content = reader.content(rows, whole, sizes)
     content = replace(content, warnings=(*content.warnings, *remarks))
-    return with_clients(where, content, parts, [len(table) for own in pieces.values() for table in own])
+    return with_clients(where, content, parts, [len(table) for tables in pieces.values() for table in tables])
 
 
 def with_clients(where: str, content: Content, parts: Mapping[str, Any], sizes: Sequence[int]) -> Content:
@@ -174,9 +174,9 @@ def part_of_items(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
     if not isinstance(data, ByClient):
         return GivenPart.of(name, part, as_items(data, f"data {name}, {part} item"), keys)
     pieces = []
-    for client, own in data.items():
+    for client, items in data.items():
         called = f"client {client}, {part}"
-        pieces.append(GivenPart.of(name, called, as_items(own, f"data {name}, {called} item"), keys))
+        pieces.append(GivenPart.of(name, called, as_items(items, f"data {name}, {called} item"), keys))
     return GivenPart.joined(pieces)
 
 

@@ -116,11 +116,11 @@ def table_content(
 ) -> Content:
     """The files as one table. Raises ConfigError."""
     no_features = [*options.drop, *beside]
-    files = [file for own in parts.values() for file in own]
+    files = [file for paths in parts.values() for file in paths]
     in_folders = [columns_in_folders(file.relative_to(path)) if path.is_dir() else {} for file in files]
     tables = {
-        file: load_columns(file, no_features, own)
-        for file, own in zip(files, with_number_columns(in_folders), strict=True)
+        file: load_columns(file, no_features, values)
+        for file, values in zip(files, with_number_columns(in_folders), strict=True)
     }
     first = next(iter(tables))
     for file, table in tables.items():
@@ -134,7 +134,7 @@ def table_content(
     owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
     reader = TableReader(given, task, names, options.classes, options.kind, beside, owner=owner)
     rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
-    sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
+    sizes = {part: sum(len(tables[file]) for file in paths) for part, paths in parts.items()}
     content = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
     return replace(content, warnings=(*remarks, *content.warnings))
 
@@ -142,16 +142,16 @@ def table_content(
 def columns_in_folders(relative: Path) -> dict[str, str]:
     """The columns that folders `name=value` hold, but those of parts."""
     matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
-    return {unquote(own[1]): unquote(own[2]) for own in matches if own}
+    return {unquote(match[1]): unquote(match[2]) for match in matches if match}
 
 
 def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
     """The same columns, as numbers where all texts are plain whole numbers."""
-    columns_with_numbers: list[dict[str, Any]] = [dict(own) for own in columns]
+    columns_with_numbers: list[dict[str, Any]] = [dict(values) for values in columns]
     for name in columns[0]:
-        numbers = plain_numbers(own.get(name, "") for own in columns) or ()
-        for own, number in zip(columns_with_numbers, numbers, strict=False):
-            own[name] = number
+        numbers = plain_numbers(values.get(name, "") for values in columns) or ()
+        for values, number in zip(columns_with_numbers, numbers, strict=False):
+            values[name] = number
     return columns_with_numbers
 
 

@@ -176,7 +176,7 @@ def restore(value: Any) -> Any:
     if isinstance(value, PickledValue):
         return stored_array(value)
     if isinstance(value, dict):
-        return {key: restore(own) for key, own in value.items()}
+        return {key: restore(item) for key, item in value.items()}
     return type(value)(map(restore, value)) if type(value) in (list, tuple) else value
 
 
@@ -188,7 +188,7 @@ def stored_array(stored: PickledValue) -> Any:
     _, shape, kind, by_column, content = stored.state
     if OBJECTS.fullmatch(kind.given[0]):
         array = np.empty(len(content), object)
-        array[:] = [restore(own) for own in content]
+        array[:] = [restore(item) for item in content]
     else:
         array = np.frombuffer(content, dtype_of(kind))
     return array.reshape(shape, order="F" if by_column else "C")
