@@ -69,9 +69,9 @@ class GraphGroup(Group):
             super().set_rate(rate)
             self._last_rate = rate
 
-    def update(self, own: StepTensors) -> None:
-        sgd, buffers = self.kind.optimizer, list[Tensor | None](own.states.values())
-        step_sgd([own.w], [own.g], buffers, lr=own.rate, momentum=sgd.momentum, weight_decay=sgd.weight_decay)
+    def update(self, state: StepTensors) -> None:
+        sgd, buffers = self.kind.optimizer, list[Tensor | None](state.states.values())
+        step_sgd([state.w], [state.g], buffers, lr=state.rate, momentum=sgd.momentum, weight_decay=sgd.weight_decay)
 
     def run(self, cursors: Sequence[Cursor]) -> None:
         for cursor in cursors:

@@ -142,8 +142,8 @@ class FlatStepper(Stepper):
         if not groups:
             return built_in_optimizer(self._engine, flats, fit, steps, flat=True)
         each = iter(flats)
-        own = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
-        return built_in_optimizer(self._engine, own, fit, steps, flat=True)
+        param_groups = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
+        return built_in_optimizer(self._engine, param_groups, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -236,9 +236,9 @@ def split_by_parts(trainable: Tensor | None, fit: Fit, size: int) -> list[Group]
     rest = torch.ones(size, dtype=torch.bool) if trainable is None else trainable.cpu()
     groups: list[tuple[Tensor, dict[str, float]]] = []
     for part in fit.step.parts:
-        own = part.mask.cpu()
-        groups.append((rest & own, part.settings(fit.step.decay)))
-        rest = rest & ~own
+        entries = part.mask.cpu()
+        groups.append((rest & entries, part.settings(fit.step.decay)))
+        rest = rest & ~entries
     with_slices: list[Group] = []
     for mask, settings in [(rest, {}), *groups]:
         slices = slices_of(mask, MOST_SLICES)

@@ -92,9 +92,9 @@ class PrivateTraining(Training):
     def __init__(self, engine: PrivateLoop, fit: Fit, plan: BatchPlan) -> None:
         super().__init__(engine, fit, plan)
         flat, mask = engine.flat, None if fit.move is None else fit.move.mask.to(engine.flat.device)
-        own = [(s, p) for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
-        self._slots = [slot for slot, _ in own]
-        self._parameters = {f"module.{slot.name}": parameter.detach() for slot, parameter in own}
+        trainable = [(s, p) for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
+        self._slots = [slot for slot, _ in trainable]
+        self._parameters = {f"module.{slot.name}": parameter.detach() for slot, parameter in trainable}
         self._moving = None if mask is None else torch.cat([mask[s.place] for s in self._slots])
         self._model = OneSample(flat.module, self)
         self._expected = engine.expected_batch_size(len(fit.data))

@@ -78,11 +78,11 @@ def _fits(part: Tensor, legal: Sequence[tuple[Any, ...]]) -> bool:
 
 def probe_metrics(learner: Learner, data: Batches) -> None:
     """Tries the chosen metrics, and a task of the user's, on a client's samples. Raises ConfigError if one fails."""
-    own = bool(TASKS.path(learner.task.name))
-    if (learner.task.further or own) and len(data):
-        with as_config_error(f"data.task = {learner.task.name}: score" if own else "evaluate.metrics"):
+    is_users = bool(TASKS.path(learner.task.name))
+    if (learner.task.further or is_users) and len(data):
+        with as_config_error(f"data.task = {learner.task.name}: score" if is_users else "evaluate.metrics"):
             score = learner.evaluate(learner.initial(), data)
-            if own:
+            if is_users:
                 check_score(learner.task, score)
 
 

@@ -92,12 +92,12 @@ class RowEngine(Loop):
                 begun.answers[index] = self.fit_by_loop(request)
         try:
             for kind, indices in groups.items():
-                own = [requests[index] for index in indices]
+                group_requests = [requests[index] for index in indices]
                 try:
-                    group = self.group(kind, own[0].fit)
-                    begun.groups.append((group, indices, group.begin(own)))
+                    group = self.group(kind, group_requests[0].fit)
+                    begun.groups.append((group, indices, group.begin(group_requests)))
                 except FAILURES as error:
-                    begun.answers.update(zip(indices, self._fit_apart(kind, own, error), strict=True))
+                    begun.answers.update(zip(indices, self._fit_apart(kind, group_requests, error), strict=True))
         except BaseException:
             self.wait(begun)
             raise
@@ -115,8 +115,8 @@ class RowEngine(Loop):
             try:
                 answers.update(zip(indices, group.end(cursors), strict=True))
             except FAILURES as error:
-                own = [begun.requests[index] for index in indices]
-                answers.update(zip(indices, self._fit_apart(group.kind, own, error), strict=True))
+                group_requests = [begun.requests[index] for index in indices]
+                answers.update(zip(indices, self._fit_apart(group.kind, group_requests, error), strict=True))
         return [answers[index] for index in range(len(begun.requests))]
 
     def _fit_apart(self, kind: Kind, requests: Sequence[FitRequest], error: BaseException) -> list[Answer]:
@@ -130,8 +130,8 @@ class RowEngine(Loop):
             try:
                 group = self.group(kind, request.fit)
                 answers += group.end(group.begin([request]))
-            except FAILURES as own:
-                answers += self._fit_apart(kind, [request], own)
+            except FAILURES as failure:
+                answers += self._fit_apart(kind, [request], failure)
         return answers
 
     def fit_by_loop(self, request: FitRequest) -> Answer:

@@ -48,12 +48,12 @@ class FlatModule:
         double = torch.float64 if precision == "64-true" else None  # for everything, as in Lightning
         self.module = module.to(device=device, dtype=double)
         self.device, self.precision, self.dtype = device, precision, double or torch.float32
-        own = {name for name, _ in module.named_modules()}
+        present = {name for name, _ in module.named_modules()}
         if adapt is not None:
             with default_type(self.dtype):  # what it adds is drawn in the type of the parameters
                 adapt(module, Layout.of(module, head, self.copies))
             module.to(device=device, dtype=double)
-        self.added = frozenset(name for name, _ in module.named_modules()) - own
+        self.added = frozenset(name for name, _ in module.named_modules()) - present
         """The dotted names of submodules that `adapt` has added."""
         self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
@@ -173,11 +173,11 @@ class FlatModule:
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies the tensors of such a state dict into the module. Raises ConfigError if one is missing."""
-        own = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
-        for name in own.values():
+        names = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
+        for name in names.values():
             if name not in tensors:
                 raise ConfigError(f"the state dict lacks '{name}', which the model has; was the model changed since?")
-        self.module.load_state_dict({name: tensors[given] for name, given in own.items()})
+        self.module.load_state_dict({name: tensors[given] for name, given in names.items()})
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict of the user's module, and of what a method has added to it.
