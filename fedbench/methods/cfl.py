@@ -69,16 +69,16 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        own = next(number for number, members in enumerate(server.clusters) if client in members)
-        return model_message(**vars(server.models[own]))
+        cluster = next(number for number, members in enumerate(server.clusters) if client in members)
+        return model_message(**vars(server.models[cluster]))
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         by_client, clusters, models = {u.client: u for u in uploads}, list[list[int]](), list[Weights]()
         for members, model in zip(server.clusters, server.models, strict=True):
-            own = [by_client[i] for i in members if i in by_client]
-            server.updates.update({u.client: u.params - model.params for u in own})
-            for half in self.halves(server, members, own) if own else [members]:
-                present = [u for u in own if u.client in half]
+            cluster_uploads = [by_client[i] for i in members if i in by_client]
+            server.updates.update({u.client: u.params - model.params for u in cluster_uploads})
+            for half in self.halves(server, members, cluster_uploads) if cluster_uploads else [members]:
+                present = [u for u in cluster_uploads if u.client in half]
                 clusters.append(half)
                 models.append(self.mean_model(present) if present else model)
         order = sorted(range(len(clusters)), key=lambda number: clusters[number][0])

@@ -114,10 +114,10 @@ def check_shapes(result: Any, like: Weights, method: Method, hook: str) -> Any:
     """Returns `result`. Raises RunError if it is weights of other shapes than the model's."""
     if isinstance(result, Weights):
         for name in WEIGHTS_FIELDS:
-            own, initial = getattr(result, name), getattr(like, name)
-            if not isinstance(own, Tensor) or own.shape != initial.shape:
+            value, initial = getattr(result, name), getattr(like, name)
+            if not isinstance(value, Tensor) or value.shape != initial.shape:
                 words = f"must return {name} of shape {list(initial.shape)}"
-                raise hook_error(method, hook, f"{words}; it returned {type_in_words(own)}")
+                raise hook_error(method, hook, f"{words}; it returned {type_in_words(value)}")
     return result
 
 

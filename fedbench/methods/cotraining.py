@@ -271,8 +271,8 @@ class PublicLabels:
 def weighted_sum(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The client's own loss plus `s.lam` times the loss on voted labels, if any; two forward passes, private first."""
     private, public = batch
-    own = task_loss(net, private)
+    loss = task_loss(net, private)
     if public is None:
-        return own
+        return loss
     images, voted = public
-    return own + s.lam * F.cross_entropy(net(images), voted)
+    return loss + s.lam * F.cross_entropy(net(images), voted)

@@ -99,8 +99,8 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
 
     def private(self, layout: Layout) -> Masks:
         head, nothing = layout.masks("head"), layout.nothing()
-        own = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
-        return own[self.options.classifier]
+        masks = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
+        return masks[self.options.classifier]
 
     @cached_property
     def head(self) -> Entries:

@@ -114,8 +114,8 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
             return model
         known = prototypes.known
         if self.options.candidates == "own":
-            own = known & (client.train.labels.bincount(minlength=len(known)) > 0).to(known.device)
-            known = own if own.any() else known
+            present = known & (client.train.labels.bincount(minlength=len(known)) > 0).to(known.device)
+            known = present if present.any() else known
 
         def scores(data: Batches) -> Tensor:
             return nearness(client.learner.features(model, data).flatten(1), prototypes.rows, known)

@@ -128,15 +128,15 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         weights, whole = self.checked_weights(uploads), self.mean_model(uploads)
         slow = self.options.average == "gradients" and self.options.divisor == "participants"
         for number, before in enumerate(server.models):
-            own = [index for index, u in enumerate(uploads) if int(u.cluster) == number]
-            model = self.mean_model([uploads[index] for index in own]) if own else before
-            if own and slow:
-                params = move_towards(before.params, [uploads[i].params for i in own], [weights[i] for i in own])
+            group = [index for index, u in enumerate(uploads) if int(u.cluster) == number]
+            model = self.mean_model([uploads[index] for index in group]) if group else before
+            if group and slow:
+                params = move_towards(before.params, [uploads[i].params for i in group], [weights[i] for i in group])
                 model = model.replace(params=params)
             if self.options.shared == "body":
                 model = whole.replace(params=self.part.put(whole.params, self.part.take(model.params)))
             server.models[number] = model
-            server.trace(f"cluster_size/{number + 1}", len(own))
+            server.trace(f"cluster_size/{number + 1}", len(group))
         server.set_model(server.models[0])
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:

@@ -200,21 +200,21 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         return model.add(embedding=zero_bytes(embedding), **phi)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        options, own = self.options, [u.client for u in uploads]
+        options, clients = self.options, [u.client for u in uploads]
         weights = torch.tensor(self.checked_weights(uploads), dtype=server.embeddings.dtype)
         weights *= len(uploads) if options.phi_update == "sum" else 1
         moves = torch.stack([u.params for u in uploads])
-        slopes = clip_gradients(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
+        slopes = clip_gradients(pulled_back(server.embeddings[clients], server.phi, moves, weights), options.clip)
         rate, own_rate = self.rates(self.context.train.decay(server.round))
         settings = options.server_momentum, options.server_weight_decay
         parts = zip(server.phi, slopes, server.velocity, strict=False)
         stepped = [step(*part, rate, *settings) for part in parts]
         server.phi, server.velocity = [part for part, _ in stepped], [velocity for _, velocity in stepped]
-        before, velocity = server.embeddings[own], server.embedding_velocity[own]
+        before, velocity = server.embeddings[clients], server.embedding_velocity[clients]
         rows, velocities = step(before, slopes[-1], velocity, own_rate, *settings)
         server.embeddings, server.embedding_velocity = server.embeddings.clone(), server.embedding_velocity.clone()
-        server.embeddings[own], server.embedding_velocity[own] = rows, velocities
-        server.trained = sorted({*server.trained, *own})
+        server.embeddings[clients], server.embedding_velocity[clients] = rows, velocities
+        server.trained = sorted({*server.trained, *clients})
 
     def global_model(self, server: Server, initial: Weights) -> None:
         """None: every client has its own model."""

@@ -70,7 +70,7 @@ class Context:
         jitter: None: by the model's own initialisation; else the run's plus this much standard normal noise. part: of
         the parameters, in which they differ; None: all.
         """
-        own = initial.params if part is None else part.take(initial.params)
+        start = initial.params if part is None else part.take(initial.params)
         models = [initial]
         for seed in range(self.seed + 1, self.seed + count):
             if jitter is None:
@@ -79,7 +79,7 @@ class Context:
                 drawn = params if part is None else part.take(params)
             else:
                 stream = torch.Generator().manual_seed(seed)
-                drawn = own + jitter * torch.randn(len(own), generator=stream, dtype=own.dtype).to(own.device)
+                drawn = start + jitter * torch.randn(len(start), generator=stream, dtype=start.dtype).to(start.device)
             models.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
         return models
 

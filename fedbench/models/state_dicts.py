@@ -23,19 +23,19 @@ def load_state_dict(module: nn.Module, path: Path) -> None:
     """
     names = {unwrapped_name(name): name for name in module.state_dict()}
     given = {unwrapped_name(name): tensor for name, tensor in read_state_dict(path).items()}
-    own = {name: module.state_dict()[names[name]] for name in names}
+    expected = {name: module.state_dict()[names[name]] for name in names}
     where = f"model.weights = {path}"
-    for name in sorted(own.keys() - given.keys()):
+    for name in sorted(expected.keys() - given.keys()):
         raise ConfigError(f"{where}: the model's tensor '{name}' is missing; {nearest(name, given)}")
-    for name in sorted(given.keys() - own.keys()):
-        raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, own)}")
+    for name in sorted(given.keys() - expected.keys()):
+        raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, expected)}")
     for name, tensor in given.items():
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_complex():
             raise ConfigError(f"{where}: '{name}' is sparse, complex or without numbers; save plain tensors")
         if not tensor.isfinite().all():
             raise ConfigError(f"{where}: '{name}' holds values that are not finite; give the model of an earlier step")
-        if tensor.shape != own[name].shape:
-            shapes = f"{list(tensor.shape)}, and the model's is {list(own[name].shape)}"
+        if tensor.shape != expected[name].shape:
+            shapes = f"{list(tensor.shape)}, and the model's is {list(expected[name].shape)}"
             raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
     module.load_state_dict({names[name]: tensor for name, tensor in given.items()})
 
@@ -55,7 +55,7 @@ def read_state_dict(path: Path) -> dict[str, Tensor]:
     if isinstance(content, dict) and isinstance(content.get(LIGHTNING), dict):
         content = content[LIGHTNING]
     named = isinstance(content, dict) and all(
-        isinstance(own, str) and isinstance(content[own], Tensor) for own in content
+        isinstance(name, str) and isinstance(content[name], Tensor) for name in content
     )
     if not content or not named:
         raise ConfigError(f"{where}: no state dict; write it with torch.save(model.state_dict(), PATH)")
