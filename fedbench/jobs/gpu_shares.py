@@ -96,7 +96,7 @@ class GpuShares:
 
     def too_small(self, study: Path) -> dict[str, list[float]]:
         """By trial of a study, the GPUs that it had each time, if their memory was too small at first."""
-        return {name: shares for (own, name), shares in self._tried.items() if own == study and len(shares) > 1}
+        return {name: shares for (owner, name), shares in self._tried.items() if owner == study and len(shares) > 1}
 
     def _share(self, job: Job) -> tuple[float, str]:
         """The share of one host, and why."""

@@ -64,8 +64,8 @@ class Host:
     ) -> None:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.data, self.store, self.device = data, store, parts.learner.device
-        known = {own.model: Model(own) for own in parts.models}
-        self.models = [known[own.model] for own in parts.models]
+        known = {model_parts.model: Model(model_parts) for model_parts in parts.models}
+        self.models = [known[model_parts.model] for model_parts in parts.models]
         self._clock = time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
@@ -165,9 +165,9 @@ class Host:
             total = self._outbox.close()
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
-        remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
-        remarks += [line for own in self.models for line in own.learner.remarks()]
-        uses_rounds = any(own.method.context.uses_rounds or own.learner.engine.uses_rounds for own in self.models)
+        remarks = [line for model in self.models if model.turns for line in model.turns.engine.remarks]
+        remarks += [line for model in self.models for line in model.learner.remarks()]
+        uses_rounds = any(model.method.context.uses_rounds or model.learner.engine.uses_rounds for model in self.models)
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
         return Reply(reports, *spent, remarks, total, uses_rounds, peak_mb(self.device))
 
@@ -180,10 +180,10 @@ class Host:
         if not indices:
             return [work() for work in works]
         reports: dict[int, Report] = {}
-        for turns, own in indices.items():
+        for turns, tasks in indices.items():
             self._clock = turns.clock
-            done = turns.run([works[index] for index in own], [clients[index] for index in own])
-            reports.update(zip(own, done, strict=True))
+            done = turns.run([works[index] for index in tasks], [clients[index] for index in tasks])
+            reports.update(zip(tasks, done, strict=True))
         return [reports[index] for index in range(len(works))]
 
     def _try_task(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:

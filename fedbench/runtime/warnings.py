@@ -30,11 +30,11 @@ def first_warnings(parts: RunParts) -> list[str]:
     config, method, models = parts.run.config, parts.method, parts.models
     of_method = method_warnings(method, config.method.name)
     return [
-        *(line for own in models for line in model_warnings(own.learner, parts.context.sizes)),
-        *(line for own in models for line in warn_of_instance(own.model)),
+        *(line for model in models for line in model_warnings(model.learner, parts.context.sizes)),
+        *(line for model in models for line in warn_of_instance(model.model)),
         *config_warnings(config),
-        *warn_of_schedules(method, [*dict.fromkeys(name for own in models for name in own.learner.schedules)]),
-        *(line for own in models for line in warn_of_tied_head(own.method)),
+        *warn_of_schedules(method, [*dict.fromkeys(name for model in models for name in model.learner.schedules)]),
+        *(line for model in models for line in warn_of_tied_head(model.method)),
         *warn_of_engine(method),
         *of_method,
     ]

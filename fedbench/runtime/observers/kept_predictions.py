@@ -67,7 +67,7 @@ class KeptPredictions(Observer):
             }
             self.pooled = {point: value for point, value in values.items() if value is not None}
         if self.saves:
-            write_points(self.file, {point: vars(own) for point, own in whole.items()})
+            write_points(self.file, {point: vars(predictions) for point, predictions in whole.items()})
 
 
 def sends_outputs(saves: bool, task: Task) -> bool:

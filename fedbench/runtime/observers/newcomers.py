@@ -37,7 +37,7 @@ class Newcomers(Observer):
         dealt = self._tasks(driver)
         replies, reports = driver.ask(last, dealt)
         yield from (line for reply in replies for line in reply.remarks)
-        tasks = sorted((task for own in dealt for task in own), key=lambda task: task.client)
+        tasks = sorted((task for host_tasks in dealt for task in host_tasks), key=lambda task: task.client)
         yield from self._record(tasks, reports)
 
     def joinings(self) -> list[Joining]:

@@ -208,11 +208,11 @@ class RayHosts:
         from fedbench.runtime.states.store import write_shard
 
         def request(index: int) -> Any:
-            own, actor, path = versions[index], self._actors[index], paths[index].absolute()
-            return actor.snapshot.remote(own, path) if self._near[index] else actor.give.remote(own)
+            states, actor, path = versions[index], self._actors[index], paths[index].absolute()
+            return actor.snapshot.remote(states, path) if self._near[index] else actor.give.remote(states)
 
         for index, answer in self._ask_all(
-            [i for i, own in enumerate(versions) if own], "while states were kept", request
+            [i for i, states in enumerate(versions) if states], "while states were kept", request
         ):
             if answer is not None:
                 write_shard(versions[index], answer[1], paths[index])
@@ -224,10 +224,10 @@ class RayHosts:
         whole = [path.absolute() for path in paths]
 
         def request(index: int) -> Any:
-            own, actor = versions[index], self._actors[index]
+            states, actor = versions[index], self._actors[index]
             if self._near[index]:
-                return actor.restore.remote(own, whole)
-            return actor.take.remote(own, contents_of(own, whole))
+                return actor.restore.remote(states, whole)
+            return actor.take.remote(states, contents_of(states, whole))
 
         for _ in self._ask_all(range(self.count), "while states were restored", request):
             pass
