@@ -174,11 +174,11 @@ def race_notes(study: Study, test: SequentialTest) -> list[str]:
         lines.append(f"Difference from {test.leader}: {shown(test.behind)}.")
     verdicts = [with_doubt(study, verdict) for verdict in test.over_local.values()]
     for relation, form in LOCAL_WORDS.items():
-        words, own = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
-        if fine := {one.method: one.interval for one in own if not one.doubt}:
+        words, group = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
+        if fine := {one.method: one.interval for one in group if not one.doubt}:
             lines.append(f"{sentence(words)}: {shown(fine)}.")
-        lines += [f"{one.method}: {words}, but {one.doubt}." for one in own if one.doubt]
-    if test.look and (left := {label: own for label, own in test.undecided.items() if label not in test.given_up}):
+        lines += [f"{one.method}: {words}, but {one.doubt}." for one in group if one.doubt]
+    if test.look and (left := {label: state for label, state in test.undecided.items() if label not in test.given_up}):
         lines.append(f"Undecided against local training: {shown(left)}.")
     lines += _given_up(study, test)
     for (question, method), verdict in test.withheld.items():

@@ -363,22 +363,20 @@ def _tests(facts: Facts) -> str:
     seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)
     if seeds < 2:
         return ""
-    intervals = f"Intervals are 95 % Student t intervals {chance(study)}{_clustered(study)}."
+    text = f"Intervals are 95 % Student t intervals {chance(study)}{_clustered(study)}."
     if study.plan.subject is not None:
         alone = study.is_comparison and BASELINE in study.metrics and len(study.metrics) > 1
         return (
-            f"{intervals} Differences are paired by seed and client; their intervals are not corrected."
-            if alone
-            else intervals
+            f"{text} Differences are paired by seed and client; their intervals are not corrected." if alone else text
         )
     families = comparisons(study, study.ordered) if study.ordered else ()
     tested = [[c for c in contrasts.values() if isinstance(c, Contrast) and c.p is not None] for contrasts in families]
     if not any(tested):
-        return intervals
+        return text
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]
     corrected = f", with p values corrected for the number of comparisons by {join_words(how)}" if how else ""
     tests = f"Methods are compared by paired t tests {chance(study)} on the mean difference of a seed's clients"
-    return f"{intervals} {tests}{corrected}."
+    return f"{text} {tests}{corrected}."
 
 
 def _clustered(study: Study) -> str:

@@ -176,11 +176,11 @@ def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xa
     ends = {
         label: [
             [score.mean if end is None or survey.is_race else end for end in (score.low, score.high)]
-            for _, score, _ in own
+            for _, score, _ in score_points
         ]
-        for label, own in points.items()
+        for label, score_points in points.items()
     }
-    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
+    limits = [metric.factor * value for pairs in ends.values() for pair in pairs for value in pair]
     fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
     for label in sorted(points, key=lambda label: is_loud(colours[label])):
         places, scores, more = zip(*points[label], strict=True)

@@ -77,8 +77,8 @@ def with_every_class(scores: "Array", labels: "Array") -> tuple["Array", "Array"
         return np.concatenate([scores, added]), np.concatenate([labels, added.argmax(1).astype(labels.dtype)])
     steps = np.arange(4) % 2
     added, targets = (
-        np.broadcast_to(steps.reshape(-1, *[1] * (own.ndim - 1)), (4, *own.shape[1:])).astype(own.dtype)
-        for own in (scores, labels)
+        np.broadcast_to(steps.reshape(-1, *[1] * (array.ndim - 1)), (4, *array.shape[1:])).astype(array.dtype)
+        for array in (scores, labels)
     )
     return np.concatenate([scores, added]), np.concatenate([labels, targets])
 
@@ -143,7 +143,7 @@ def _auroc_outcomes(scores: "Array", labels: "Array") -> "Array":
     if scores.shape[1] == 2:
         return pseudo_values(*auroc_without(scores[:, 1] - scores[:, 0], labels == 1))
     areas = [auroc_without(_margin(scores, label), labels == label) for label in present]
-    without = np.array([own for _, own in areas])  # [classes, n]
+    without = np.array([without_each for _, without_each in areas])  # [classes, n]
     alone = np.array([(labels == label) & ((labels == label).sum() == 1) for label in present])
     counts = (~alone).sum(0)
     known = np.where(alone, 0, without).sum(0) / counts

@@ -101,10 +101,10 @@ def _call(metric: Any, given: "Tensor", true: "Tensor") -> tuple[Any, set[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         value = metric(given, true)
-    undefined = {text for text in (NEGATIVES, POSITIVES) for own in caught if str(own.message).startswith(text)}
-    for own in caught:
-        if not str(own.message).startswith((NEGATIVES, POSITIVES)):
-            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+    undefined = {text for text in (NEGATIVES, POSITIVES) for warning in caught if str(warning.message).startswith(text)}
+    for warning in caught:
+        if not str(warning.message).startswith((NEGATIVES, POSITIVES)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return value, undefined
 
 

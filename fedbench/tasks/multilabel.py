@@ -110,7 +110,7 @@ class Multilabel(Task):
         }
         if precision:
             areas = torch.tensor([whole for whole, _ in precision])
-            without = torch.tensor(np.array([own for _, own in precision])).nanmean(0)
+            without = torch.tensor(np.array([without_each for _, without_each in precision])).nanmean(0)
             outcomes["average_precision"] = pseudo_values(float(areas.double().mean()), without)
         return outcomes
 

@@ -44,9 +44,9 @@ def by_blocks(score: Callable[["Array"], float], blocks: "Array") -> "Array":
     count, values = len(blocks), np.full(len(blocks), np.nan)
     whole = score(np.arange(count))
     for block in np.unique(blocks):
-        own = blocks == block
-        if (size := int(own.sum())) < count:
-            values[own] = whole + (whole - score(np.flatnonzero(~own))) * (count - size) / size
+        in_block = blocks == block
+        if (size := int(in_block.sum())) < count:
+            values[in_block] = whole + (whole - score(np.flatnonzero(~in_block))) * (count - size) / size
     return values
 
 

@@ -74,8 +74,8 @@ class Segmentation(Task):
             void = void_pixels(targets, classes)
             predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1), classes)[~void]
             pairs = targets[~void] * (classes + 1) + predicted
-            own = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
-            table = own if table is None else table + own  # [class, predicted], the last column: none
+            counts = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
+            table = counts if table is None else table + counts  # [class, predicted], the last column: none
             loss += float(_losses(outputs, targets, void).sum(dtype=torch.float64))
         if table is None or not (count := int(table.sum())):
             return {}

@@ -212,7 +212,7 @@ def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
         }
         summary |= {f"best_val/{row['point']}/{key}": value for key, value in chosen.items()}
     for kind, cases in newcomer_summary(metric, records.newcomers()).items():
-        summary |= {f"newcomers/{kind}/{number}/test_{metric.name}": own["mean"] for number, own in cases.items()}
+        summary |= {f"newcomers/{kind}/{number}/test_{metric.name}": case["mean"] for number, case in cases.items()}
     return summary
 
 
@@ -227,7 +227,7 @@ def start_run(config: WandbConfig, folder: Path, arguments: dict[str, Any], warn
     warn: called if the run is offline although online was requested; without it that raises ConfigError.
     """
     where = {"project": config.project, "entity": config.entity, "dir": str(folder)}
-    own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
+    options = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
     possible = possible_mode(config.mode)
     silence = silence_of(_process_settings().base_url) if possible == "online" else None
     if silence:
@@ -238,7 +238,7 @@ def start_run(config: WandbConfig, folder: Path, arguments: dict[str, Any], warn
         _offline_instead(warn, "wandb.mode = online: no W&B account on this machine", send)
     with _own_ids():
         try:
-            return wandb.init(mode=possible, settings=_settings(), **own)
+            return wandb.init(mode=possible, settings=_settings(), **options)
         except wandb.Error as error:
             if possible != "online":
                 raise
@@ -246,7 +246,7 @@ def start_run(config: WandbConfig, folder: Path, arguments: dict[str, Any], warn
             wandb.teardown()  # the failed start still holds the id
     _offline_instead(warn, "W&B cannot be reached", reason)
     with _own_ids():
-        return wandb.init(mode="offline", settings=_settings(), **own)
+        return wandb.init(mode="offline", settings=_settings(), **options)
 
 
 def offline_where_unanswered(config: WandbConfig) -> WandbConfig:
