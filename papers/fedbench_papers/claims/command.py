@@ -59,8 +59,8 @@ CONDITIONS = {"rounds", "seeds"}
 def main(argv: list[str]) -> int:
     """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:
-        own = [*FLAGS[:3], *KEY_FLAGS, *FLAGS[3:]]
-        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in own), "", SOURCES]))
+        flags = [*FLAGS[:3], *KEY_FLAGS, *FLAGS[3:]]
+        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in flags), "", SOURCES]))
         return OK
     config, args = parse(argv, FLAGS, "fedbench claims", preview, check=check)
     keys, conditions = harmless_keys(config), conditions_of(config, args)
@@ -130,17 +130,17 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) ->
             yield f"{row['id']:<4} {verdict_line(row)}"
             if shares := shares_of_readings(row, rows):
                 yield f"     {shares}"
-            for own in named_readings(row, rows):
-                if own["id"] not in chosen:
-                    yield f"     another reading: --only {own['id']} ({verdict_line(own)})"
+            for reading in named_readings(row, rows):
+                if reading["id"] not in chosen:
+                    yield f"     another reading: --only {reading['id']} ({verdict_line(reading)})"
 
 
 def harmless_keys(config: Config) -> dict[str, object]:
     """The keys that set where and how to run. Raises ConfigError for a key that would change a claim's test."""
     tree = {key: value for key, value in config.given().items() if key != "out"}
-    for key in flat({name: own for name, own in tree.items() if name not in HARMLESS | CONDITIONS}):
+    for key in flat({name: value for name, value in tree.items() if name not in HARMLESS | CONDITIONS}):
         raise ConfigError(f"--{key}: not allowed for claims, which define their own runs; use it with `fedbench run`")
-    return flat({name: own for name, own in tree.items() if name in HARMLESS})
+    return flat({name: value for name, value in tree.items() if name in HARMLESS})
 
 
 def conditions_of(config: Config, args: Namespace) -> "Conditions":
@@ -167,12 +167,12 @@ def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator
         published = [] if row["reading_of"] else [f"published: {row['effect']}"]
         for text in (*published, f"{verdict_head(row)}: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 38, subsequent_indent=" " * 40)
-        if combined := [own for own in rows if own["combined"] and own["reading_of"] == row["id"]]:
+        if combined := [reading for reading in rows if reading["combined"] and reading["reading_of"] == row["id"]]:
             others = f"{len(combined)} other combinations of what the paper leaves open"
             yield cost_line("", combined, f"{others}: --only {row['id']} --readings all")
-    for name, own in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
+    for name, counted in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
         more = "with all other readings" if name == "readings" else "shared runs counted once; one run per core"
-        yield cost_line(name, own, more)
+        yield cost_line(name, counted, more)
     yield f"conditions: {conditions.words}"
     if dates := sorted(row["made"] for row in rows if row["recorded"]):
         made = " to ".join(dict.fromkeys((dates[0], dates[-1])))

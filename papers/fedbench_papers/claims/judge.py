@@ -85,17 +85,17 @@ def judge_part(
     """The part, followed by its cases if it has several, which do not count separately."""
     rule = part["rule"]
     terms = Terms(arms, pick, part.get("point", "none" if rule == "P" else "agg"))
-    cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
+    cases = {case: {**part, **tree} for case, tree in part.get("cases", {"": {}}).items()}
     counts = rule != "shown" and not part.get("shown")
-    results = others = [verdict_of(own, terms) for own in cases.values()]
+    results = others = [verdict_of(tree, terms) for tree in cases.values()]
     if terms.point in OTHER_POINT_OF_CLAIM and rule != "shown":
         other_terms = replace(terms, point=OTHER_POINT_OF_CLAIM[terms.point])
-        others = [verdict_of(own, other_terms) for own in cases.values()]
+        others = [verdict_of(tree, other_terms) for tree in cases.values()]
     lines = [
         PartVerdict(
-            name, case, rule, terms.point, own.get("delta"), one, counts, other_word(one, two), best_round(own, terms)
+            name, case, rule, terms.point, tree.get("delta"), one, counts, other_word(one, two), best_round(tree, terms)
         )
-        for (case, own), one, two in zip(cases.items(), results, others, strict=True)
+        for (case, tree), one, two in zip(cases.items(), results, others, strict=True)
     ]
     if len(lines) == 1:
         return lines

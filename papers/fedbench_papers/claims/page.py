@@ -138,7 +138,7 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
 
 def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-    others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in named_readings(row, rows)]
+    others = [f"{reading['reading']}: {'; '.join(row_verdicts(reading))}" for reading in named_readings(row, rows)]
     remarks = [*others, shares_of_readings(row, rows)]
     verdicts = "; ".join([*row_verdicts(row), *far_words(row)])
     return [row["id"], row["statement"], verdicts, ". ".join(filter(None, remarks)), minutes]
@@ -152,12 +152,12 @@ def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
 
 def other_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
     """The rows that are other readings of a row."""
-    return [own for own in rows if own.get("reading_of") == row["id"]]
+    return [other for other in rows if other.get("reading_of") == row["id"]]
 
 
 def named_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
     """The other readings that have a name and a section of their own, which combinations of options do not."""
-    return [own for own in other_readings(row, rows) if not own.get("combination")]
+    return [reading for reading in other_readings(row, rows) if not reading.get("combination")]
 
 
 def has_section(row: Tree) -> bool:
@@ -167,18 +167,18 @@ def has_section(row: Tree) -> bool:
 
 def combination_lines(row: Tree, rows: Sequence[Tree]) -> list[tuple[list[str], Tree]]:
     """The judged combinations of what the paper leaves open, first the one that counts: their values, and their row."""
-    others = [own for own in other_readings(row, rows) if own.get("combination") and own["parts"]]
+    others = [reading for reading in other_readings(row, rows) if reading.get("combination") and reading["parts"]]
     return [([f"{key} {value}" for key, value in own["combination"].items()], own) for own in (row, *others) if others]
 
 
 def shares_of_readings(row: Tree, rows: Sequence[Tree]) -> str:
     """In how many readings each part holds, if several were judged, and which ones differ from the one that counts."""
-    judged = [own for own in (row, *other_readings(row, rows)) if own["parts"]]
+    judged = [reading for reading in (row, *other_readings(row, rows)) if reading["parts"]]
     if len(judged) < 2 or not row["parts"]:
         return ""
     texts = []
     for name in [part["part"] for part in row["parts"] if part["judged"]]:
-        held = [name in parts_that_hold(own) for own in judged]
+        held = [name in parts_that_hold(reading) for reading in judged]
         share = f"{name} holds in {sum(held)} of {len(held)} readings"
         turned = list(turning_choices(judged, held))
         texts.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
@@ -190,16 +190,16 @@ def turning_choices(judged: Sequence[Tree], held: Sequence[bool]) -> Iterator[st
 
     held: whether the part holds in each of the judged readings.
     """
-    for own, holds in zip(judged, held, strict=True):
-        if not own.get("combination") and holds != held[0]:
-            yield own["reading"]
+    for reading, holds in zip(judged, held, strict=True):
+        if not reading.get("combination") and holds != held[0]:
+            yield reading["reading"]
     for key in judged[0].get("combination", {}):
         shares: dict[str, list[bool]] = {}
-        for own, holds in zip(judged, held, strict=True):
-            if key in own.get("combination", {}):
-                shares.setdefault(str(own["combination"][key]), []).append(holds)
-        if len({sum(own) / len(own) for own in shares.values()}) > 1:
-            yield f"{key} ({', '.join(f'{value}: {sum(own)} of {len(own)}' for value, own in shares.items())})"
+        for reading, holds in zip(judged, held, strict=True):
+            if key in reading.get("combination", {}):
+                shares.setdefault(str(reading["combination"][key]), []).append(holds)
+        if len({sum(flags) / len(flags) for flags in shares.values()}) > 1:
+            yield f"{key} ({', '.join(f'{value}: {sum(flags)} of {len(flags)}' for value, flags in shares.items())})"
 
 
 def parts_that_hold(row: Tree) -> set[str]:
@@ -216,7 +216,7 @@ def _details(row: Tree, rows: Sequence[Tree]) -> Iterator[str]:
         yield from (f"  - {line}" for line in arms(row))
     yield f"\n{markdown_table(PART_HEADS, map(cells, row['parts']))}"
     if combined := combination_lines(row, rows):
-        lines = [[", ".join(values), "; ".join(row_verdicts(own))] for values, own in combined]
+        lines = [[", ".join(values), "; ".join(row_verdicts(reading))] for values, reading in combined]
         yield f"\n{markdown_table(COMBINATION_HEADS, lines)}"
 
 
@@ -277,8 +277,8 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     """The lines above a row's parts."""
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
-        for name, own in row.get("choices", {}).items()
-        for label, values in own.items()
+        for name, choices in row.get("choices", {}).items()
+        for label, values in choices.items()
         if values
     )
     seeds = ranges(row["seeds"])
@@ -303,7 +303,7 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
 def shared_keys(row: Tree) -> dict[str, Any]:
     """The keys shared by all arms."""
     first, *others = row["arms"].values()
-    return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
+    return {key: value for key, value in first.items() if all(arm.get(key) == value for arm in others)}
 
 
 def shared_words(row: Tree) -> str:
@@ -403,7 +403,7 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
                 row,
                 row_facts(row),
                 [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]],
-                [(values, verdict_marks(own)) for values, own in combination_lines(row, rows)],
+                [(values, verdict_marks(reading)) for values, reading in combination_lines(row, rows)],
             )
             for row in run
         ],
@@ -431,7 +431,7 @@ def bar(part: Tree, parts: Sequence[Tree]) -> dict[str, float] | None:
     """Positions of an interval in % of a strip shared by all intervals of a row; None without an interval."""
     if part["low"] is None:
         return None
-    known = [end for own in parts if own["low"] is not None for end in (own["low"], own["high"], 0.0)]
+    known = [end for one in parts if one["low"] is not None for end in (one["low"], one["high"], 0.0)]
     low, high = min(known), max(known)
     width = (high - low) or 1.0
     places = {"start": part["low"], "end": part["high"], "mean": part["mean"], "zero": 0.0}

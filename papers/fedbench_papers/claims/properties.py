@@ -56,7 +56,7 @@ def needs_less(
         order = sorted(options, key=lambda label: options[label])
         best = means_by_seed(arms, order, point).idxmax(axis=1)
         shares.append({int(str(seed)): options[str(label)] for seed, label in best.items()})
-    flags = {seed: own * factor <= shares[1][seed] + 1e-12 for seed, own in shares[0].items()}
+    flags = {seed: share * factor <= shares[1][seed] + 1e-12 for seed, share in shares[0].items()}
     text = " against ".join(", ".join(f"{value:.2g}" for value in by_seed.values()) for by_seed in shares)
     return property_of(flags, note=f"best shares {text}")
 
@@ -132,8 +132,8 @@ def mean_overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
     rows = rows[rows["round"].between(rounds[0], rounds[1])]
     other = rows["name"].str.removeprefix("overlap/").astype(int)
     overlaps = {}
-    for seed, own in rows.assign(other=other).groupby("seed"):
-        matrix = own.pivot_table(index="client", columns="other", values="value").to_numpy()
+    for seed, rows_of_seed in rows.assign(other=other).groupby("seed"):
+        matrix = rows_of_seed.pivot_table(index="client", columns="other", values="value").to_numpy()
         overlaps[int(str(seed))] = np.nan_to_num((matrix + matrix.T) / 2)
     return overlaps
 
@@ -197,17 +197,17 @@ def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor
     """A client sends fewer bytes in a round, at least by a factor."""
     most, texts, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
     for label in small:
-        for seed, own in _bytes_up(arms[label]).items():
-            ratio = most[seed] / own
+        for seed, size in _bytes_up(arms[label]).items():
+            ratio = most[seed] / size
             flags[seed] = flags.get(seed, True) and ratio > factor
-            texts.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
+            texts.append(f"{label}: {size:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
     return identity_verdict(flags, note="; ".join(texts))
 
 
 def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequence[float]) -> Verdict:
     """A client sends so many times the bytes of another arm in a round; factors: the least and the most."""
     others, (least, most) = _bytes_up(arms[second]), factors
-    ratios = {seed: own / others[seed] for seed, own in _bytes_up(arms[first]).items()}
+    ratios = {seed: size / others[seed] for seed, size in _bytes_up(arms[first]).items()}
     text = "factor " + ", ".join(f"{ratio:.4f}" for ratio in ratios.values())
     return identity_verdict({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=text)
 
@@ -231,9 +231,9 @@ def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: i
         most = {name: trust_table(arms[label], name).loc[seed].max() for name in worst}
         begun = (private + lam * others).loc[seed].iloc[0]
         noise = rate * (most["variance_private"] / images + np.e**2 * most["variance_public"] / public)
-        own = pd.DataFrame(squares.loc[seed])
-        bound = 2 * begun / (rate * steps * len(own)) + noise + 2 * most["label_drift"]
-        shares = own.mean() / bound
+        terms = pd.DataFrame(squares.loc[seed])
+        bound = 2 * begun / (rate * steps * len(terms)) + noise + 2 * most["label_drift"]
+        shares = terms.mean() / bound
         flags[int(seed)] = not ((shares > 1) & ~rough.loc[seed]).any()
         texts.append(f"{shares.median():.2g} (largest {shares.max():.2g})")
     note = "mean squared gradient over the bound, median client: " + ", ".join(texts)
@@ -257,7 +257,7 @@ def rough_losses(squares: pd.DataFrame, lam: pd.DataFrame, losses: pd.DataFrame,
 def _bytes_up(runs: Frames) -> dict[int, float]:
     """Bytes of a client in the last round, by seed."""
     rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
-    return {int(str(seed)): float(own) for seed, own in (rows["bytes_up"] / rows["clients"]).items()}
+    return {int(str(seed)): float(value) for seed, value in (rows["bytes_up"] / rows["clients"]).items()}
 
 
 def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, second: str) -> Verdict:
@@ -303,13 +303,13 @@ def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> flo
     For a whole seed, i.e. its mean over clients. Only the number of correct samples in the last, smaller batch matters.
     """
     rng, sizes = np.random.default_rng(0), []
-    for _, own in chosen_clients(runs, point).groupby("seed"):
+    for _, rows in chosen_clients(runs, point).groupby("seed"):
         gaps = np.zeros(draws)
-        for n, share in zip(own["test_n"].astype(int), own[f"test_{runs.metric.name}"], strict=True):
+        for n, share in zip(rows["test_n"].astype(int), rows[f"test_{runs.metric.name}"], strict=True):
             correct, last, count = round(share * n), n % batch or batch, -(-n // batch)
             ends = rng.hypergeometric(correct, n - correct, last, draws)
             gaps += ((correct - ends) / batch + ends / last) / count - correct / n
-        sizes.append(float(np.abs(gaps / len(own)).mean()))
+        sizes.append(float(np.abs(gaps / len(rows)).mean()))
     return 100 * float(np.mean(sizes))
 
 

@@ -23,7 +23,7 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> pd.Series:
     """Spearman's correlation over the last level of two readings; 0 if one of them is constant, which ranks nothing."""
     both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
     names = list(both.index.names[:-1])
-    correlations = {key: spearman(own["first"], own["second"]) for key, own in both.groupby(level=names)}
+    correlations = {key: spearman(pair["first"], pair["second"]) for key, pair in both.groupby(level=names)}
     if names == INDEX:
         return pd.Series(correlations.values(), index=pd.MultiIndex.from_tuples(correlations, names=INDEX), dtype=float)
     return per_seed(pd.Series({seed: value for (seed,), value in correlations.items()}, dtype=float))
@@ -68,7 +68,7 @@ def best_value(runs: Sequence[Frames], point: str, values: Sequence[float], **ho
 
     how: see `score`.
     """
-    table = pd.DataFrame({value: score(own, point, **how) for value, own in zip(values, runs, strict=True)}).dropna()
+    table = pd.DataFrame({value: score(run, point, **how) for value, run in zip(values, runs, strict=True)}).dropna()
     best = table.eq(table.max(axis=1), axis=0)
     return (best * table.columns.to_numpy()).sum(axis=1) / best.sum(axis=1)
 
@@ -81,8 +81,8 @@ def pair_overlaps(runs: Frames, point: str, rounds: Sequence[int]) -> pd.Series:
 def class_agreement(runs: Frames, point: str) -> pd.Series:
     """1 minus the total variation distance of each two clients' class distributions, by seed and pair."""
     rows, agreements = runs.traces[runs.traces["name"].str.startswith("class_share/")], {}
-    for seed, own in rows.groupby("seed"):
-        shares = own.pivot_table(index="client", columns="name", values="value").to_numpy()  # [n, C]
+    for seed, rows_of_seed in rows.groupby("seed"):
+        shares = rows_of_seed.pivot_table(index="client", columns="name", values="value").to_numpy()  # [n, C]
         agreements[int(str(seed))] = 1 - np.abs(shares[:, None] - shares).sum(2) / 2
     return by_pair(agreements)
 

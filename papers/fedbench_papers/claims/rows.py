@@ -107,8 +107,8 @@ def row_of(
     seeds, choose = conditions.seeds or tuple(tree["seeds"]), tree.get("choose")
     other = readings_in(tree)[reading] if reading else {}
     arms, arm_keys = [], {}
-    for label, own in (tree.get("arms") or {}).items():
-        given = {**(tree.get("common") or {}), **own}
+    for label, arm in (tree.get("arms") or {}).items():
+        given = {**(tree.get("common") or {}), **arm}
         given = arm_keys[label] = {**given, **other.get("all", {}), **other.get(given["method"], {})}
         all_seeds = (conditions.seeds or tuple(given.get("seeds", seeds))) + ((choose,) if choose is not None else ())
         arms.append(arm_of(label, given, given.get("in", tree["setting"]), all_seeds, placed, keys, conditions))
@@ -119,7 +119,7 @@ def row_of(
     more |= {"attempts": (other if reading else tree).get("attempts", 1)}
     more |= {"reading": reading, "reading_of": name} if reading else {}
     combined = other.get("combination", {}) if reading else next(combinations_in(tree), {})
-    more |= {"combination": {short(key): value for own in combined.values() for key, value in own.items()}}
+    more |= {"combination": {short(key): value for values in combined.values() for key, value in values.items()}}
     row = f"{name}-{reading}" if reading else name
     return Row(row, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=arm_keys, **more)
 
@@ -128,7 +128,7 @@ def readings_in(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The other readings of a row by name: those with a name of their own, then all combinations but the first."""
     readings = dict(tree.get("readings", {}))
     for combined in [*combinations_in(tree)][1:]:
-        keys = {short(key): value for own in combined.values() for key, value in own.items()}
+        keys = {short(key): value for values in combined.values() for key, value in values.items()}
         readings["+".join(f"{key}={value}" for key, value in keys.items())] = {**combined, "combination": combined}
     return readings
 
@@ -136,7 +136,7 @@ def readings_in(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 def combinations_in(tree: Mapping[str, Any]) -> Iterator[dict[str, Values]]:
     """Every combination of what the paper leaves open, as keys by method, first the one that counts."""
     options = [
-        (method, key, values) for method, own in tree.get("combinations", {}).items() for key, values in own.items()
+        (method, key, values) for method, keys in tree.get("combinations", {}).items() for key, values in keys.items()
     ]
     for chosen in product(*(values for _, _, values in options)) if options else ():
         combined: dict[str, dict[str, Any]] = {}
@@ -161,8 +161,8 @@ def arm_of(
 ) -> ComparedMethod:
     """An arm: the keys of its setting, of the setting for its method, its own, and what the conditions change."""
     settings, method = load_file(SETTINGS)[setting], arm["method"]
-    own = {key: value for key, value in arm.items() if key not in ARM}
-    given = {**flat_config(settings["config"]), **(settings.get("methods") or {}).get(method, {}), **own}
+    arm_keys = {key: value for key, value in arm.items() if key not in ARM}
+    given = {**flat_config(settings["config"]), **(settings.get("methods") or {}).get(method, {}), **arm_keys}
     given |= placed[given["data.name"]]
     given = {**conditions.of(given), **keys}
     points = tuple({"train.lr": rate} for rate in arm.get("tune") or ()) or ({},)
@@ -178,13 +178,13 @@ def select_rows(rows: Mapping[str, Row], only: Sequence[str], readings: str = ""
     for name in names:
         if name not in rows:
             raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}")
-    chosen = [own for name in names for own in (name, *(readings_of(rows, name) if readings else ()))]
+    chosen = [row for name in names for row in (name, *(readings_of(rows, name) if readings else ()))]
     return [rows[name] for name in dict.fromkeys(chosen)]
 
 
 def readings_of(rows: Mapping[str, Row], name: str) -> list[str]:
     """The ids of a row's other readings."""
-    return [own for own, row in rows.items() if row.reading_of == name]
+    return [label for label, row in rows.items() if row.reading_of == name]
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[Config]:

@@ -120,17 +120,17 @@ class RowRuns:
         names = [*row.uses, *([row.id] if row.arms else [])]
         return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
 
-    def label(self, name: str, own: str) -> str:
-        return own if name == self.row.id else f"{name} {own}"
+    def label(self, name: str, label: str) -> str:
+        return label if name == self.row.id else f"{name} {label}"
 
     def frames(self, only: int | None = None) -> dict[str, Frames]:
         """The records by label, on the seeds of the verdict or the choosing one."""
         frames = {}
         for name, plan in self.plans.items():
             records = plan.records(self.folder / name)
-            for own, left in records.items():
+            for label, left in records.items():
                 seeds = [s for s in left.seeds() if s not in TUNE_SEEDS] if only is None else [only]
-                frames[self.label(name, own)] = Frames(left, seeds)
+                frames[self.label(name, label)] = Frames(left, seeds)
         return frames
 
     def pick(self, labels: Sequence[str]) -> str:
@@ -148,11 +148,11 @@ class RowRuns:
     def best_validation(self) -> dict[str, float]:
         """The best validation score of every tuned label."""
         points = {
-            self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]
+            self.label(name, label): [entry.scores.get("val") for entry in plan.points(label)]
             for name, plan in self.plans.items()
-            for own in plan.labels()
+            for label in plan.labels()
         }
-        return {label: max(s for s in own if s is not None) for label, own in points.items() if any(own)}
+        return {label: max(s for s in scores if s is not None) for label, scores in points.items() if any(scores)}
 
     def runs(self) -> list[Path]:
         """The folders of the row's own runs, including candidates, each once."""
@@ -294,16 +294,16 @@ def rows_table(
     """
     conditions = conditions or Conditions()
     rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
-    own = results_of(read_entries(Path(out or "results").absolute() / conditions.folder))
+    local = results_of(read_entries(Path(out or "results").absolute() / conditions.folder))
     recorded = ClaimsRecord.read(RECORDED)
     shipped = results_of(recorded.entries) if recorded.conditions == conditions else {}
     new = {name: new_runs(rows[name], known) for name in sorted(rows, key=lambda name: bool(rows[name].reading_of))}
     for name, row in rows.items():
         configs = new[name]
-        entry = own.get(name) or shipped.get(name)
+        entry = local.get(name) or shipped.get(name)
         costs = dict(runs=len(configs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
-        outcome = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in own)
+        outcome = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in local)
         about = {key: getattr(row, key) for key in ("id", "statement", "effect", "reading", "reading_of")}
         about["combined"] = bool(row.reading_of and row.combination)
         lines.append({**about, **costs, **outcome})

@@ -195,10 +195,10 @@ def ordered(scores: Mapping[str, pd.Series], published: Sequence[str], least: fl
 
     Nor does the published order hold if tau stays below `least` however the pairs that are not told apart stand.
     """
-    seeds = {label: of_seeds(own) for label, own in scores.items()}
+    seeds = {label: of_seeds(score) for label, score in scores.items()}
     if any(map(has_too_few, seeds.values())):
         return Verdict(UNDECIDED, note=TOO_FEW)
-    means = {label: round(own.mean, DIGITS) for label, own in seeds.items()}
+    means = {label: round(estimate.mean, DIGITS) for label, estimate in seeds.items()}
     ranks = [-rank for rank in range(len(published))]
     test = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
     tau = float(test.statistic)

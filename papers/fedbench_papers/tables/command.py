@@ -85,9 +85,9 @@ def experiment_name(word: str | None, args: Namespace) -> str | None:
 
     if word is None or "/" in word:
         raise ConfigError(f"--figure {args.figure}: name the paper first, as in `fedbench reproduce fedcac --figure 3`")
-    name, own = f"{word}/figure-{args.figure}", [known for known in figures() if known.startswith(f"{word}/")]
-    if name not in own:
-        numbers = ", ".join(known.rpartition("-")[2] for known in own) or "none"
+    name, names = f"{word}/figure-{args.figure}", [known for known in figures() if known.startswith(f"{word}/")]
+    if name not in names:
+        numbers = ", ".join(known.rpartition("-")[2] for known in names) or "none"
         raise ConfigError(f"--figure {args.figure}: not among the figures of {word} that can be reproduced: {numbers}")
     return name
 

@@ -111,7 +111,7 @@ class Experiment:
             id=name,
             what=f"{tree['what']}, {reading} reading" if reading else tree["what"],
             config=flat_config(tree.get("config", {})),
-            cells=tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
+            cells=tuple(_cell(cell_name, values) for cell_name, values in tree.get("cells", {}).items()),
             small=_cell("small, ", tree.get("small", {})),
             numbers=numbers(paper),
             traced=traced_numbers(paper, tree.get("traced", {})),
@@ -141,11 +141,11 @@ class Experiment:
         for word in (part for text in words for part in self._split_cells(text)):
             by_name = [cell for cell in self.cells if word == cell.name]
             by_data = [cell for cell in self.cells if word == cell.dataset]
-            own = by_name or by_data or [cell for cell in self.cells if word in cell.name]
-            if not own:
+            matching = by_name or by_data or [cell for cell in self.cells if word in cell.name]
+            if not matching:
                 known = "; ".join(cell.name for cell in self.cells)
                 raise ConfigError(f"--cells {word}: no cell of {self.id}; it has {known}")
-            cells += own
+            cells += matching
         return [cell for cell in self.cells if not words or cell in cells]
 
     def _split_cells(self, text: str) -> list[str]:
@@ -168,11 +168,11 @@ class Experiment:
         known = list(dict.fromkeys(one.label for cell in cells for one in self.compared_methods(cell, scale)))
         labels = []
         for word in words:
-            own = [label for label in known if word == label] or [x for x in known if word == x.partition(" ")[0]]
-            if not own:
+            matching = [label for label in known if word == label] or [x for x in known if word == x.partition(" ")[0]]
+            if not matching:
                 has = f"it has {', '.join(known)}" if known else "no method is trained for it"
                 raise ConfigError(f"--methods {word}: no method of {self.id}; {has}")
-            labels += own
+            labels += matching
         return [label for label in known if not words or label in labels]
 
     def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
@@ -188,9 +188,9 @@ class Experiment:
         return [self._compared_method(label, text, cell, scale, given, {}) for label, text in texts.items()]
 
     def _compared_method(
-        self, label: str, text: str, cell: ExperimentCell, scale: str, given: Sequence[str], own: Values
+        self, label: str, text: str, cell: ExperimentCell, scale: str, given: Sequence[str], keys: Values
     ) -> ComparedMethod:
-        """A method of a cell. own: keys that are set last."""
+        """A method of a cell. keys: those that are set last."""
         named = ComparedMethod.parse(text)
         fixed = {**named.fixed, **self.reading.get(named.name, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
@@ -198,7 +198,7 @@ class Experiment:
         if named.name in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
-        fixed = {key: value for key, value in {**fixed, **own}.items() if key not in given}
+        fixed = {key: value for key, value in {**fixed, **keys}.items() if key not in given}
         axes = dict(self.tune.get(named.name, self.tune.get("*", {})))
         space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
@@ -220,9 +220,9 @@ def figures() -> list[str]:
     return sorted(labels, key=lambda name: (papers.index(name.partition("/")[0]), _place(name.rpartition("-")[2])))
 
 
-def _place(own: str) -> tuple[bool, int, str]:
+def _place(number: str) -> tuple[bool, int, str]:
     """The place of a figure among those of its paper."""
-    return (False, int(own), "") if own.isdigit() else (True, 0, own)
+    return (False, int(number), "") if number.isdigit() else (True, 0, number)
 
 
 @cache
@@ -284,9 +284,9 @@ def _rows() -> list[dict[str, str]]:
 
 def _tree(name: str) -> dict[str, Any]:
     """A file, merged into the one that it extends."""
-    own = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
-    tree = dict(_tree(own.pop("like"))) if "like" in own else {}
-    for key, value in own.items():
+    tree_of_file = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
+    tree = dict(_tree(tree_of_file.pop("like"))) if "like" in tree_of_file else {}
+    for key, value in tree_of_file.items():
         plain = key.removesuffix("+")
         if plain == key:
             tree[key] = value
@@ -301,6 +301,6 @@ def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
     dataset, _, setting = name.partition(", ")
     about = {key: tree[key] for key in ABOUT_CELL if key in tree}
     keys = {key: value for key, value in tree.items() if key not in ABOUT_CELL}
-    own = {key: flat_config(value) for key, value in keys.items() if isinstance(value, dict)}
+    by_method = {key: flat_config(value) for key, value in keys.items() if isinstance(value, dict)}
     plain = {key: value for key, value in keys.items() if not isinstance(value, dict)}
-    return ExperimentCell(dataset, setting, flat_config(plain), own, **about)
+    return ExperimentCell(dataset, setting, flat_config(plain), by_method, **about)

@@ -81,10 +81,10 @@ class FigureCell:
 
     def public_numbers(self) -> Iterator[FigureNumber]:
         """The images of each class in the public set at every value, over seeds."""
-        for at in dict.fromkeys(own["at"] for own in self.cell.public):
-            sets = [own["classes"] for own in self.cell.public if own["at"] == at]
+        for at in dict.fromkeys(entry["at"] for entry in self.cell.public):
+            sets = [entry["classes"] for entry in self.cell.public if entry["at"] == at]
             for name in sets[0]:
-                yield FigureNumber(self.cell.name, at, name, interval([float(own[name]) for own in sets]))
+                yield FigureNumber(self.cell.name, at, name, interval([float(classes[name]) for classes in sets]))
 
     def drawn_traces(self, run: Records) -> list[tuple[str, int | None]]:
         """The drawn traces of a run: name and client, or None for the mean over clients."""
@@ -95,8 +95,8 @@ class FigureCell:
     def charts(self) -> Iterator[tuple[str, go.Figure | None]]:
         """The pictures with their titles: one, or one for each seed of public sets; None without runs."""
         if self.figure.draw == "public":
-            for seed in dict.fromkeys(own["seed"] for own in self.cell.public):
-                sets = [own for own in self.cell.public if own["seed"] == seed]
+            for seed in dict.fromkeys(entry["seed"] for entry in self.cell.public):
+                sets = [entry for entry in self.cell.public if entry["seed"] == seed]
                 yield f"{self.cell.name}, seed {seed}", public_chart(sets, self.figure.axis)
         elif not self.runs:
             yield self.cell.name, None
@@ -140,14 +140,14 @@ class FigureCell:
         estimates = {(p.line, p.at.partition("=")[2]): p.ours for p in self.numbers() if p.ours is not None}
         if not estimates:
             return None
-        ends = [end for own in estimates.values() for end in (own.mean - (own.half or 0), own.mean + (own.half or 0))]
+        ends = [end for one in estimates.values() for end in (one.mean - (one.half or 0), one.mean + (one.half or 0))]
         fig = figure(380, xaxis=axis(escape(self.figure.axis or self.figure.over), type="category"))
         fig.update_layout(yaxis=score_axis(self.metric, ends))
         for number, line in enumerate((*self.figure.lines, *self.figure.levels)):
-            own = [estimates.get((line, name if line in self.figure.lines else "")) for name in names]
-            if any(own):
-                means = [one and one.mean for one in own]
-                add_numbered_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
+            row = [estimates.get((line, name if line in self.figure.lines else "")) for name in names]
+            if any(row):
+                means = [one and one.mean for one in row]
+                add_numbered_line(fig, line, names, means, number, [(one and one.half) or 0 for one in row])
         return with_legend(fig)
 
 

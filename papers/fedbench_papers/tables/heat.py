@@ -17,10 +17,10 @@ def heat_maps(numbers: Sequence[ComparedNumber]) -> list[Chart]:
     """Two maps for each cell with two options, published and ours; none for other tables."""
     made = []
     for number, (name, group) in enumerate(groupby(numbers, key=lambda one: one.cell)):
-        own = list(group)
-        if (options := two_options([one.method for one in own])) is not None:
-            theirs = {one.method: one.published for one in own}
-            ours = {one.method: one.ours.mean for one in own if one.ours is not None}
+        compared = list(group)
+        if (options := two_options([one.method for one in compared])) is not None:
+            theirs = {one.method: one.published for one in compared}
+            ours = {one.method: one.ours.mean for one in compared if one.ours is not None}
             pairs = (("published", f"{name}: published", theirs), ("ours", f"{name}: ours", ours))
             made += [
                 (f"heat-{number}-{kind}", title, heat_map(options, values), "")
@@ -33,9 +33,9 @@ def heat_maps(numbers: Sequence[ComparedNumber]) -> list[Chart]:
 def two_options(methods: Sequence[str]) -> dict[str, Options] | None:
     """The options by method, if all methods are one with the same two options, of two or more values each."""
     options = {method: options_in_name(method) for method in methods}
-    names = {(method.partition(" ")[0], *own) for method, own in options.items()}
+    names = {(method.partition(" ")[0], *values) for method, values in options.items()}
     keys = next(iter(names))[1:] if len(names) == 1 else ()
-    if len(keys) != 2 or any(len({own[key] for own in options.values()}) < 2 for key in keys):
+    if len(keys) != 2 or any(len({values[key] for values in options.values()}) < 2 for key in keys):
         return None
     return options
 
@@ -48,8 +48,8 @@ def options_in_name(method: str) -> Options:
 def heat_map(options: Mapping[str, Options], values: Mapping[str, float]) -> go.Figure:
     """Accuracies in percent over both options, the first one down; combinations without a number are empty."""
     down, across = next(iter(options.values()))
-    rows, columns = (in_order(own[key] for own in options.values()) for key in (down, across))
-    numbers = {(own[down], own[across]): values.get(method) for method, own in options.items()}
+    rows, columns = (in_order(option[key] for option in options.values()) for key in (down, across))
+    numbers = {(keys[down], keys[across]): values.get(method) for method, keys in options.items()}
     fig = figure(96 + 54 * len(rows), xaxis=axis(escape(across), showgrid=False, type="category"))
     fig.update_layout(yaxis=axis(escape(down), showgrid=False, type="category", autorange="reversed"))
     cells = [[numbers.get((row, column)) for column in columns] for row in rows]

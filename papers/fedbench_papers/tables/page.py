@@ -175,8 +175,8 @@ def reproduction_answer(made: ReproductionRecord, numbers: Sequence[ComparedNumb
 def orders(numbers: Sequence[ComparedNumber]) -> list[str]:
     """The agreement of the order of methods with the paper's, by cell."""
     lines = []
-    for name, own in groupby(numbers, key=lambda one: one.cell):
-        run = [one for one in own if one.ours is not None and not one.is_reference]
+    for name, compared in groupby(numbers, key=lambda one: one.cell):
+        run = [one for one in compared if one.ours is not None and not one.is_reference]
         if len(run) >= FEWEST_METHODS:
             tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
             order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"

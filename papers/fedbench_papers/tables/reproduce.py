@@ -108,8 +108,8 @@ def plan_tables(
     experiment = Experiment.load(name)
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    if own := [key for key in user_keys(config) if key.startswith("method.")]:
-        raise ConfigError(f"--{own[0]}: {name} runs the methods of the paper with its options; leave it out")
+    if method_keys := [key for key in user_keys(config) if key.startswith("method.")]:
+        raise ConfigError(f"--{method_keys[0]}: {name} runs the methods of the paper with its options; leave it out")
     chosen = experiment.select_cells(cells)
     common = config, scale, sources, point or AFTER_AGG, experiment.select_methods(methods, chosen, scale)
     studies = [(cell, plan_table(experiment, cell, *common)) for cell in chosen]

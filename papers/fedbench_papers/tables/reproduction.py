@@ -122,9 +122,9 @@ class ComparedNumber:
         """The standard error of the difference: ours over seeds, with the paper's if it has one."""
         if self.ours is None or len(self.ours.values) < 2:
             return None
-        own = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
+        ours = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
         theirs = 0.0 if self.deviation is None else self.deviation**2 / (self.repeats or 1)
-        return math.sqrt(own + theirs)
+        return math.sqrt(ours + theirs)
 
     @property
     def errors(self) -> float | None:
@@ -181,8 +181,8 @@ def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
     scores = clients_at(run.scores(metric.name, "test"), rows)
     if cell.client is not None:
         scores = scores[scores["client"] == cell.client]
-    by_seed = (own for _, own in scores.groupby("seed"))
-    means = [np.average(own["value"], weights=own["n"] if cell.pooled else None) for own in by_seed]
+    by_seed = (group for _, group in scores.groupby("seed"))
+    means = [np.average(group["value"], weights=group["n"] if cell.pooled else None) for group in by_seed]
     return interval([float(mean) * metric.factor for mean in means])
 
 
