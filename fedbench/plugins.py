@@ -99,8 +99,8 @@ def modules(package: str, folder: Iterable[str], skip: Collection[str] = ()) -> 
 
 def only_class(module: ModuleType, base: type) -> Any:
     """The only subclass of a class that a module defines."""
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (only,) = [value for value in own if isinstance(value, type) and issubclass(value, base)]
+    values = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    (only,) = [value for value in values if isinstance(value, type) and issubclass(value, base)]
     return only
 
 
@@ -124,7 +124,7 @@ def _entry_points() -> Any:
 def plugged_packages() -> list[str]:
     """The top-level packages, by their import names, of all entry points in groups of fedbench's."""
     groups = [group for group in _entry_points().groups if group.startswith(f"{__name__.partition('.')[0]}.")]
-    points = [point for group in groups for own in entry_points_of(group).values() for point in own]
+    points = [point for group in groups for several in entry_points_of(group).values() for point in several]
     return sorted({point.module.partition(".")[0] for point in points})
 
 

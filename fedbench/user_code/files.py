@@ -211,5 +211,5 @@ def _own_needs() -> frozenset[str]:
     except metadata.PackageNotFoundError:
         needs = []
     kinds = tuple(f'extra == "{name}"' for name in EXTRAS)
-    own = [need for need in needs if "extra ==" not in need or need.endswith(kinds)]
-    return frozenset(canonicalize_name(Requirement(need).name) for need in own)
+    requirements = [need for need in needs if "extra ==" not in need or need.endswith(kinds)]
+    return frozenset(canonicalize_name(Requirement(need).name) for need in requirements)

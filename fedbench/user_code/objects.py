@@ -283,7 +283,7 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
                 differs = all(one.__code__.co_filename != module.__file__ for one in _functions([held], sources))
             if differs:
                 differences[name][f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
-    return {name: own for name, own in differences.items() if own}
+    return {name: changes for name, changes in differences.items() if changes}
 
 
 def _is_loaded(name: str) -> bool:
