@@ -22,12 +22,12 @@ CHANGED = "changed since it was written"
 
 def checksum(path: Path, size: int | None = None) -> str:
     """The checksum of a file, or of its first bytes. Raises OSError."""
-    left, found = path.stat().st_size if size is None else size, 0
+    left, crc = path.stat().st_size if size is None else size, 0
     covered = left
     with path.open("rb", buffering=0) as file:
         while left and (block := file.read(min(BLOCK, left))):
-            found, left = zlib.crc32(block, found), left - len(block)
-    return f"{found:08x}-{covered - left}"
+            crc, left = zlib.crc32(block, crc), left - len(block)
+    return f"{crc:08x}-{covered - left}"
 
 
 def checksum_of(content: bytes) -> str:

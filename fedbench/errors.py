@@ -34,8 +34,8 @@ def open_decision(where: str, seen: str, readings: Mapping[str, str]) -> ConfigE
 
     `data csv:a.csv: y stands beside x and z: a target (--data.label y) or a measurement (--data.label activity)?`
     """
-    said = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
-    return ConfigError(f"{where}: {seen}: {said}?")
+    question = " or ".join(f"{reading} ({key})" for key, reading in readings.items())
+    return ConfigError(f"{where}: {seen}: {question}?")
 
 
 class RunError(ConfigError):
@@ -81,8 +81,8 @@ def place_of(error: BaseException) -> str:
     """`mine.py:12`: the line of user code that an exception comes from; empty if there is none."""
     frames = traceback.extract_tb(error.__traceback__)
     nearest = max(map(_nearness, (frame.filename for frame in frames)), default=0)
-    own = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _nearness(frame.filename) == nearest]
-    return own[-1] if nearest > 1 else ""
+    places = [f"{Path(frame.filename).name}:{frame.lineno}" for frame in frames if _nearness(frame.filename) == nearest]
+    return places[-1] if nearest > 1 else ""
 
 
 def _nearness(filename: str) -> int:
@@ -109,8 +109,8 @@ def refuse_hidden_fields(kind: type, base: type) -> None:
 
     Called before `kind` becomes a dataclass, as Python would complain of the order of fields, or say nothing.
     """
-    own = inspect.get_annotations(kind).keys() | vars(kind).keys()
-    if hidden := [f.name for f in dataclasses.fields(base) if f.name in own]:
+    declared = inspect.get_annotations(kind).keys() | vars(kind).keys()
+    if hidden := [f.name for f in dataclasses.fields(base) if f.name in declared]:
         raise ConfigError(
             f"{kind.__qualname__}.{hidden[0]} hides the field {hidden[0]} of {base.__name__}, which fedbench "
             f"reads: give it another name ({place_of_code(kind)})"

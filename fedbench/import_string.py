@@ -64,9 +64,9 @@ def import_string(path: str, what: str) -> object:
             f"{what} '{path}': only the process that defines {name.partition(AT)[0]} knows it: write it into a file, "
             "or stay in that process, with resources.hosts = 0 and, in a grid or a comparison, trials=1"
         )
-    found = imported_module(path, what)
-    if (thing := attribute(found, name)) is None:
-        names = [n for n in vars(found) if not n.startswith("_")]
+    source = imported_module(path, what)
+    if (thing := attribute(source, name)) is None:
+        names = [n for n in vars(source) if not n.startswith("_")]
         raise ConfigError(f"{what} '{path}': module {module} has no {name or 'empty name'}; {nearest(name, names)}")
     return thing
 

@@ -52,15 +52,15 @@ def require(needed: str, instead: str = "") -> None:
     """Raises ConfigError unless these libraries are installed. instead: what works without them."""
     if names := missing(needed):
         verb = "is" if len(names) == 1 else "are"
-        said = f"{' and '.join(names)} {verb} not installed: {install(needed)}"
-        raise ConfigError(f"{said}, or {instead}" if instead else said)
+        text = f"{' and '.join(names)} {verb} not installed: {install(needed)}"
+        raise ConfigError(f"{text}, or {instead}" if instead else text)
 
 
 def other_fedbench() -> str | None:
     """One line if the index's other project `fedbench` is installed: its files replace ours of the same names."""
-    if (found := version_of("fedbench")) is None:
+    if (number := version_of("fedbench")) is None:
         return None
     return (
-        f"another project, fedbench {found}, is installed under the same import name: pip uninstall fedbench, then "
+        f"another project, fedbench {number}, is installed under the same import name: pip uninstall fedbench, then "
         f"pip install --force-reinstall --no-deps {DISTRIBUTION}"
     )

@@ -44,8 +44,8 @@ class PluginTable:
         """The thing with a name, or at package.module:name. Raises ConfigError."""
         if name in self.built_in:
             module, _, attribute = self.built_in[name].partition(":")
-            found = import_module(module)
-            return getattr(found, attribute) if attribute else self.extract(found)
+            source = import_module(module)
+            return getattr(source, attribute) if attribute else self.extract(source)
         points = entry_points_of(self.group).get(name, [])
         if not points and ":" not in name:
             raise self._unknown_name_error(name)
@@ -93,24 +93,24 @@ class PluginTable:
 
 def modules(package: str, folder: Iterable[str], skip: Collection[str] = ()) -> dict[str, str]:
     """The modules of a package by name: `my_thing.py` is `my-thing`."""
-    found = (module.name for module in iter_modules(folder) if not module.ispkg and module.name not in skip)
-    return {name.replace("_", "-"): f"{package}.{name}" for name in found}
+    names = (module.name for module in iter_modules(folder) if not module.ispkg and module.name not in skip)
+    return {name.replace("_", "-"): f"{package}.{name}" for name in names}
 
 
 def only_class(module: ModuleType, base: type) -> Any:
     """The only subclass of a class that a module defines."""
-    own = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
-    (found,) = [value for value in own if isinstance(value, type) and issubclass(value, base)]
-    return found
+    values = [value for value in vars(module).values() if getattr(value, "__module__", "") == module.__name__]
+    (only,) = [value for value in values if isinstance(value, type) and issubclass(value, base)]
+    return only
 
 
 @cache
 def entry_points_of(group: str) -> dict[str, list["EntryPoint"]]:
     """The entry points of a group by name; more than one if several packages use the name."""
-    found: dict[str, list[EntryPoint]] = {}
+    points: dict[str, list[EntryPoint]] = {}
     for point in _entry_points().select(group=group):
-        found.setdefault(point.name, []).append(point)
-    return found
+        points.setdefault(point.name, []).append(point)
+    return points
 
 
 @cache
@@ -124,7 +124,7 @@ def _entry_points() -> Any:
 def plugged_packages() -> list[str]:
     """The top-level packages, by their import names, of all entry points in groups of fedbench's."""
     groups = [group for group in _entry_points().groups if group.startswith(f"{__name__.partition('.')[0]}.")]
-    points = [point for group in groups for own in entry_points_of(group).values() for point in own]
+    points = [point for group in groups for several in entry_points_of(group).values() for point in several]
     return sorted({point.module.partition(".")[0] for point in points})
 
 

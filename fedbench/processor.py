@@ -65,8 +65,8 @@ def _groups(line: str, mounted: Path) -> Iterator[Path]:
     _, controllers, path = line.split(":", 2)
     if controllers and "cpu" not in controllers.split(","):
         return
-    own = Path(path.lstrip("/"))
-    for group in (own, *own.parents):
+    innermost = Path(path.lstrip("/"))
+    for group in (innermost, *innermost.parents):
         yield mounted / ("cpu" if controllers else "") / group
 
 

@@ -64,9 +64,9 @@ def module_of(method: str) -> Any:
     A file named like one of fedbench's methods is that method's, also where a user's class has the same name.
     """
     kind, file = methods.load(method), file_of(method)
-    if own := [name for name in SEARCHED if name in vars(kind)]:
-        if "SPACE" not in own:
-            raise ConfigError(f"{kind.__qualname__} has {own[0]} but no SPACE beside it: {EXPECTED}")
+    if names := [name for name in SEARCHED if name in vars(kind)]:
+        if "SPACE" not in names:
+            raise ConfigError(f"{kind.__qualname__} has {names[0]} but no SPACE beside it: {EXPECTED}")
         return kind
     if ":" in method and file.replace("_", "-") in methods.names():
         return None
@@ -106,15 +106,15 @@ def optimizer_of(module: Any) -> str | None:
 
     None if a user's file or class says nothing. Raises ConfigError.
     """
-    own = vars(module).get("RATES_FOR")
-    if own is None:
+    optimizer = vars(module).get("RATES_FOR")
+    if optimizer is None:
         file = Path(getattr(module, "__file__", None) or "")
         is_ours = file.parent == _OURS and file.stem.replace("_", "-") in methods.METHODS.built_in
         return "sgd" if is_ours else None
-    if own not in OPTIMIZERS:
+    if optimizer not in OPTIMIZERS:
         owner = getattr(module, "__qualname__", module.__name__)
-        raise ConfigError(f"{owner}: RATES_FOR = {own!r}: must be one of {', '.join(OPTIMIZERS)}")
-    return str(own)
+        raise ConfigError(f"{owner}: RATES_FOR = {optimizer!r}: must be one of {', '.join(OPTIMIZERS)}")
+    return str(optimizer)
 
 
 def is_axis(values: Any) -> bool:

@@ -102,15 +102,15 @@ class FunctionAggregator(Aggregator):
 
     def _call(self, vectors: Tensor, weights: Tensor, current: Tensor) -> Tensor:
         try:
-            found = self.function(vectors, weights, current)
+            result = self.function(vectors, weights, current)
         except Exception as error:
             raise ConfigError(f"aggregator {self.name}: failed ({type(error).__name__}: {error})") from error
-        if not isinstance(found, Tensor) or found.shape != current.shape:
-            what = f"a tensor {list(found.shape)}" if isinstance(found, Tensor) else f"a {type(found).__name__}"
+        if not isinstance(result, Tensor) or result.shape != current.shape:
+            what = f"a tensor {list(result.shape)}" if isinstance(result, Tensor) else f"a {type(result).__name__}"
             raise ConfigError(
                 f"aggregator {self.name}: returned {what}; from vectors {list(vectors.shape)} it must make one "
                 f"{list(current.shape)}"
             )
-        if not found.isfinite().all():
+        if not result.isfinite().all():
             raise ConfigError(f"aggregator {self.name}: returned numbers that are not finite")
-        return found.detach().to(current)
+        return result.detach().to(current)

@@ -20,7 +20,7 @@ def k_means(points: Sequence[Tensor], clusters: int, most: int) -> tuple[list[in
         if assigned == before:
             break
         for cluster in set(assigned):
-            members = [point for point, own in zip(points, assigned, strict=True) if own == cluster]
+            members = [point for point, number in zip(points, assigned, strict=True) if number == cluster]
             centres[cluster] = sum(members, torch.zeros_like(centres[0])) / len(members)
     return assigned, centres
 

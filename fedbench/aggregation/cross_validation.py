@@ -35,10 +35,10 @@ def make_folds(features: Tensor, labels: Tensor, folds: int, classes: int) -> li
     There are no folds if every class has fewer rows than the number of folds.
     """
     member = F.one_hot(labels, classes)
-    place = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
+    fold_of = member.cumsum(0).gather(1, labels[:, None])[:, 0] - 1
     enough = member.sum(0) >= folds
-    place = torch.where(enough[labels], place % folds, folds)
-    parts = [place == fold for fold in range(0 if enough.any() else folds, folds + 1)]
+    fold_of = torch.where(enough[labels], fold_of % folds, folds)
+    parts = [fold_of == fold for fold in range(0 if enough.any() else folds, folds + 1)]
     return [(features[part].to(torch.float64), labels[part]) for part in parts]
 
 
@@ -72,7 +72,7 @@ def fold_held_out(
     moments: of every fold; local: statistics of some folds; start: the shrunk global statistics.
     """
     rest = [local([*moments[:number], *moments[number + 1 :]]) for number in range(len(folds))]
-    return [Fold.of(start, shrink(own, eps), *held) for own, held in zip(rest, folds, strict=True)]
+    return [Fold.of(start, shrink(gaussians, eps), *held) for gaussians, held in zip(rest, folds, strict=True)]
 
 
 def validation(x: np.ndarray, folds: Sequence[Fold], start: Gaussians, prior: Tensor) -> tuple[float, np.ndarray]:
@@ -108,7 +108,7 @@ def best_betas(
     if not folds:
         return 0.0, 0.0
     unknowns = 1 if single else 2
-    found = minimize(
+    minimum = minimize(
         partial(validation, folds=folds, start=start, prior=prior),
         np.full(unknowns, 0.5),
         jac=True,
@@ -116,5 +116,5 @@ def best_betas(
         bounds=[(0, 1)] * unknowns,
         options={"maxiter": iterations, "gtol": tolerance},
     )
-    finite = np.isfinite([found.fun, *found.x]).all()
-    return (float(found.x[0]), float(found.x[-1])) if finite else None
+    finite = np.isfinite([minimum.fun, *minimum.x]).all()
+    return (float(minimum.x[0]), float(minimum.x[-1])) if finite else None

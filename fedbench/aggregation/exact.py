@@ -25,11 +25,11 @@ def fits(vector: Tensor) -> bool:
 
 def add_term(total: Tensor, vector: Tensor, weight: float) -> None:
     """Adds `weight * vector` to a sum. total: int64, of the vector's shape; weight: in [0, 1]."""
-    own, sums = vector.detach().reshape(-1), total.view(-1)
-    size = CHUNK if own.device.type == "cpu" else max(1, len(own))
-    for start in range(0, len(own), size):
+    flat, sums = vector.detach().reshape(-1), total.view(-1)
+    size = CHUNK if flat.device.type == "cpu" else max(1, len(flat))
+    for start in range(0, len(flat), size):
         part = slice(start, start + size)
-        term = own[part].to(torch.float64, copy=True).mul_(weight * SCALE)
+        term = flat[part].to(torch.float64, copy=True).mul_(weight * SCALE)
         sums[part].add_(term.round_().to(torch.int64))
 
 
@@ -38,8 +38,8 @@ def add_terms(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[float]
     if total.device.type != "cpu" and len(vectors) > 1:
         return add_together(total, vectors, weights)
     fitting = [fits(vector) for vector in vectors]
-    for vector, weight, own in zip(vectors, weights, fitting, strict=True):
-        if own:
+    for vector, weight, is_fitting in zip(vectors, weights, fitting, strict=True):
+        if is_fitting:
             add_term(total, vector, weight)
     return fitting
 
@@ -48,9 +48,9 @@ def add_together(total: Tensor, vectors: Sequence[Tensor], weights: Sequence[flo
     """As `add_terms`, all at once: on a GPU, starting operations and waiting for results takes most of the time."""
     rows = torch.stack([vector.detach().reshape(-1) for vector in vectors])
     fitting = (rows.abs().amax(1) < LIMIT).tolist() if rows.numel() else [True] * len(vectors)
-    places = [place for place, own in enumerate(fitting) if own]
-    scales = torch.tensor([weights[place] * SCALE for place in places], dtype=torch.float64).to(rows.device)
-    terms = (rows if all(fitting) else rows[places]).to(torch.float64).mul_(scales[:, None]).round_()
+    indices = [index for index, is_fitting in enumerate(fitting) if is_fitting]
+    scales = torch.tensor([weights[index] * SCALE for index in indices], dtype=torch.float64).to(rows.device)
+    terms = (rows if all(fitting) else rows[indices]).to(torch.float64).mul_(scales[:, None]).round_()
     total.view(-1).add_(terms.to(torch.int64).sum(0))
     return fitting
 

@@ -113,8 +113,8 @@ def inverse(make: Callable[[], Tensor]) -> Callable[[np.ndarray], np.ndarray]:
     matrix = make().numpy().T
 
     def solve(rows: np.ndarray) -> np.ndarray:
-        *_, found, failed = dsysv(matrix, rows.T, lower=True)
-        return np.full_like(rows, np.nan) if failed else found.T
+        *_, solution, failed = dsysv(matrix, rows.T, lower=True)
+        return np.full_like(rows, np.nan) if failed else solution.T
 
     return solve
 

@@ -43,15 +43,15 @@ def simplex_minimum(matrix: np.ndarray) -> np.ndarray:
     scale = np.abs(matrix).max()
     kept = values > TOLERANCE * scale
     rows = np.vstack([(vectors[:, kept] * np.sqrt(values[kept] / (scale or 1))).T, np.ones(len(matrix))])
-    found, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
-    found /= found.sum()
+    mix, _ = nnls(rows, np.append(np.zeros(len(rows) - 1), 1.0))
+    mix /= mix.sum()
     _, sizes, directions = np.linalg.svd(rows)
     # [n, directions that change neither sum nor value]; the last row may depend on the others.
     free = directions[np.count_nonzero(sizes > 1e-9) :].T
     if free.size:
-        fixed = found - free @ (free.T @ found)
-        found = np.maximum(0, fixed + free @ least_distance(free, -fixed - TOLERANCE / 10))
-    return found / found.sum()
+        fixed = mix - free @ (free.T @ mix)
+        mix = np.maximum(0, fixed + free @ least_distance(free, -fixed - TOLERANCE / 10))
+    return mix / mix.sum()
 
 
 def least_distance(rows: np.ndarray, bounds: np.ndarray) -> np.ndarray:

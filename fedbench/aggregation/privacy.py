@@ -60,10 +60,10 @@ def epsilon_at(divergence: np.ndarray, delta: float) -> float:
     """Least epsilon with this delta for these Rényi divergences (summed over all uploads)."""
     if not divergence.all():
         return 0.0
-    found = divergence + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
+    epsilons = divergence + np.log1p(-1 / ORDERS) - np.log(delta * ORDERS) / (ORDERS - 1)
     # A total variation distance below delta needs no epsilon at all.
-    found[-np.expm1(-divergence) < delta**2] = 0
-    return float(max(0.0, found.min(initial=inf)))
+    epsilons[-np.expm1(-divergence) < delta**2] = 0
+    return float(max(0.0, epsilons.min(initial=inf)))
 
 
 @dataclass(frozen=True)

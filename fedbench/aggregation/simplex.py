@@ -47,9 +47,9 @@ def towards(centre: Tensor, goals: Tensor, radii: Tensor) -> Tensor:
 def project(rows: Tensor, count: int) -> Tensor:
     """Centres `[clients, M]` of M = `count` coordinates, from the clients' endpoints `[clients, M C H]`."""
     scores = components(rows, count)
-    found = [spread_out(scores, z) for z in torch.linspace(1e-4, 1, 1000, dtype=torch.float64).tolist()]
-    energies = [energy(centres) for centres in found]
-    return found[energies.index(min(energies))]
+    candidates = [spread_out(scores, z) for z in torch.linspace(1e-4, 1, 1000, dtype=torch.float64).tolist()]
+    energies = [energy(centres) for centres in candidates]
+    return candidates[energies.index(min(energies))]
 
 
 def components(rows: Tensor, count: int) -> Tensor:

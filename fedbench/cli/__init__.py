@@ -134,7 +134,7 @@ def command(body: Main, continues: bool = False, usage: str = "") -> Callable[..
 
 def _shorten(text: object) -> str:
     """Without the middle of words of hundreds of letters, which nobody reads."""
-    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda found: f"{found[0][:100]}...{found[0][-50:]}", str(text))
+    return re.sub(rf"\S{{{LONGEST_WORD},}}", lambda match: f"{match[0][:100]}...{match[0][-50:]}", str(text))
 
 
 def _storage_line(error: OSError) -> str:

@@ -53,9 +53,9 @@ TUNING = ComparisonTuning
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a comparison; prints its table, the answer and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials, tuning=TUNING)
-    names = read_methods(asked.methods)
-    config, note = without_preset_method(config, asked, names)
+    config, args = parse(argv, FLAGS, prog="fedbench compare", preview=preview, check=check_trials, tuning=TUNING)
+    names = read_methods(args.methods)
+    config, note = without_preset_method(config, args, names)
     if note:
         logging.getLogger("fedbench").warning(note)
     from fedbench.studies.compare import compare
@@ -63,43 +63,43 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"comparison on {config.data.name}", config)
     try:
-        trials, options = read_count("trials", asked.trials), compare_options(asked) | dict(asked.tuning)
+        trials, options = read_count("trials", args.trials), compare_options(args) | dict(args.tuning)
         result = compare(config, names, trials=trials, watch=stages.update, **options)
     finally:
         stages.stop()
     text, code = outcome(result.folder)
     remarks = [line for plan in plans(result.folder) for line in trial_remarks(plan)]
-    return print_result(asked, [text, *remarks], result, code)
+    return print_result(args, [text, *remarks], result, code)
 
 
-def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(config: Config, args: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a comparison. Raises ConfigError."""
     from fedbench.results.contrasts import too_few
     from fedbench.results.remarks import with_label
     from fedbench.studies.compare import plan_comparisons
     from fedbench.studies.run_studies import preview_studies
 
-    tuning, names = asked.tuning, read_methods(asked.methods)
-    config, note = without_preset_method(config, asked, names)
-    studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(asked))
+    tuning, names = args.tuning, read_methods(args.methods)
+    config, note = without_preset_method(config, args, names)
+    studies, _, _ = plan_comparisons(config, names, tuning, **compare_options(args))
     few = None if tuning.stopping_rule else too_few(len(studies[0].config.seeds))
-    lines = preview_studies(studies, read_count("trials", asked.trials), tuning.max_hours)
+    lines = preview_studies(studies, read_count("trials", args.trials), tuning.max_hours)
     notes = [*([note] if note else []), *([with_label(few)] if few else [])]
     return tuning.with_final_seeds(config), [*notes, *lines]
 
 
-def without_preset_method(config: Config, asked: Namespace, names: list[str]) -> tuple[Config, str | None]:
+def without_preset_method(config: Config, args: Namespace, names: list[str]) -> tuple[Config, str | None]:
     """The configuration without the method of a preset, if it is not compared, and a line about it."""
     from fedbench.studies.compare import without_method
 
-    if asked.preset is None or any(key.startswith("method.") for key in asked.given):
+    if args.preset is None or any(key.startswith("method.") for key in args.given):
         return config, None
     return without_method(config, names)
 
 
-def compare_options(asked: Namespace) -> dict[str, Any]:
+def compare_options(args: Namespace) -> dict[str, Any]:
     """The flags that only compare has."""
-    return dict(over=read_values("over", asked.over), space=read_space(asked.space))
+    return dict(over=read_values("over", args.over), space=read_space(args.space))
 
 
 def plans(folder: Path) -> "list[Plan]":

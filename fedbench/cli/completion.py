@@ -68,10 +68,10 @@ def parser() -> ArgumentParser:
             module = _module_of(name)
         except ConfigError:  # of a package that is broken: the command itself says so
             continue
-        own = inside.add_parser(name, help=line_of(name).translate(UNQUOTED), add_help=False)
-        _add_first_word(own, name)
+        subparser = inside.add_parser(name, help=line_of(name).translate(UNQUOTED), add_help=False)
+        _add_first_word(subparser, name)
         for flag, values in _flags(name, module).items():
-            _add(own, flag, **values)
+            _add(subparser, flag, **values)
     return made
 
 
@@ -80,20 +80,20 @@ def _module_of(name: str) -> ModuleType:
     return import_module(TABLE.load(name).__module__)
 
 
-def _add_first_word(own: ArgumentParser, command: str) -> None:
+def _add_first_word(subparser: ArgumentParser, command: str) -> None:
     names = {"data": sources.names, "methods": METHODS.names, "completion": lambda: SHELLS}.get(command)
     if names:
-        own.add_argument("name", nargs="?", choices=[name for name in names() if ":" not in name])
+        subparser.add_argument("name", nargs="?", choices=[name for name in names() if ":" not in name])
     elif command in FOLDER:
-        own.add_argument("folder", nargs="?").complete = shtab.DIRECTORY  # type: ignore[attr-defined]
+        subparser.add_argument("folder", nargs="?").complete = shtab.DIRECTORY  # type: ignore[attr-defined]
 
 
-def _add(own: ArgumentParser, name: str, help: str, nargs: Any, choices: Iterable[str], place: Any) -> None:
+def _add(subparser: ArgumentParser, name: str, help: str, nargs: Any, choices: Iterable[str], complete: Any) -> None:
     known = [choice for choice in choices if ":" not in choice]  # others are forms such as package.module:Class
     how: dict[str, Any] = {"action": "store_true"} if nargs == 0 else {"nargs": nargs, "choices": known or None}
-    action = own.add_argument(f"--{name}", dest=name, default=SUPPRESS, help=help.translate(UNQUOTED), **how)
-    if place:
-        action.complete = place  # type: ignore[attr-defined]
+    action = subparser.add_argument(f"--{name}", dest=name, default=SUPPRESS, help=help.translate(UNQUOTED), **how)
+    if complete:
+        action.complete = complete  # type: ignore[attr-defined]
 
 
 def _flags(command: str, module: ModuleType) -> dict[str, dict[str, Any]]:
@@ -116,8 +116,8 @@ def _of_flag(flag: Flag) -> dict[str, Any]:
 def _of_key(key: str, field: FieldInfo) -> dict[str, Any]:
     choices = NAMES[key]() if key in NAMES else list(_literals(field.annotation))
     nargs = "*" if get_origin(field.annotation) is list else "?" if field.annotation is bool else None
-    place = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None
-    return dict(help=field.description or "", nargs=nargs, choices=choices, place=place)
+    complete = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None
+    return dict(help=field.description or "", nargs=nargs, choices=choices, place=complete)
 
 
 def _literals(annotation: Any) -> Iterator[str]:

@@ -52,28 +52,28 @@ def main(argv: list[str]) -> int:
         return OK
     if argv[0].startswith("-"):
         raise ConfigError(f"data {argv[0]}: give the name of the data set first, for example `fedbench data cifar10`")
-    config, asked = parse(["--data", *argv], FLAGS, "fedbench data")
+    config, args = parse(["--data", *argv], FLAGS, "fedbench data")
     from fedbench.config.files import write_yaml
     from fedbench.data import Dataset, importing, partition
     from fedbench.data.describe import description_of, written_keys
 
     progress = ProgressLine()
-    if getattr(asked, "from"):
-        importing.import_files(config.data.name, Path(getattr(asked, "from")).expanduser(), progress)
+    if getattr(args, "from"):
+        importing.import_files(config.data.name, Path(getattr(args, "from")).expanduser(), progress)
     dataset = Dataset.of_run(config, progress)
     parted = partition(dataset, config, config.seeds[0]) if "partition" in config.model_fields_set else None
     description = description_of(dataset, config, parted)
     lines, whole = [*description.rows, *further_lines(dataset)], True
-    if asked.check:
-        found = list(checks(dataset, config))
-        whole = all(passed for passed, _ in found)
-        lines += [("check", text) for _, text in found]
+    if args.check:
+        results = list(checks(dataset, config))
+        whole = all(passed for passed, _ in results)
+        lines += [("check", text) for _, text in results]
     if parted:
         lines += partition_lines(dataset, config, parted)
-    if asked.write:
-        write_yaml(Path(asked.write), nest(written_keys(description, config)))
-        lines.append(("written", f"{asked.write}: --config {asked.write} reads the same"))
-    if asked.preview or parted:
+    if args.write:
+        write_yaml(Path(args.write), nest(written_keys(description, config)))
+        lines.append(("written", f"{args.write}: --config {args.write} reads the same"))
+    if args.preview or parted:
         lines.append(("page", str(page(dataset, config, parted))))
     print("\n".join(f"{key:<11}{value}" for key, value in lines))
     return OK if whole else FAILED

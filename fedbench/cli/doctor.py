@@ -81,9 +81,9 @@ def check_packages() -> Iterator[Finding]:
     remedy = "" if known else f"pip install {DISTRIBUTION}, or in a checkout pip install -e ."
     yield Finding("fedbench", f"{known or 'not installed as a package'}, {python}", remedy)
     if line := other_fedbench():
-        said, _, todo = line.partition(": ")
-        yield Finding("fedbench", said, todo, is_wrong=True)
-    yield Finding("packages", ", ".join(f"{name} {found}" for name in SHOWN if (found := version_of(name))))
+        problem, _, todo = line.partition(": ")
+        yield Finding("fedbench", problem, todo, is_wrong=True)
+    yield Finding("packages", ", ".join(f"{name} {number}" for name in SHOWN if (number := version_of(name))))
     present = [name for name in EXTRAS if not missing(name)]
     yield Finding("extras", ", ".join(present) or "none")
     for name in (*DEPENDENCIES, *EXTRAS):
@@ -137,8 +137,8 @@ def check_gpus() -> Iterator[Finding]:
     import torch
 
     if torch.cuda.is_available():
-        found = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
-        yield from (Finding("GPU", f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB") for gpu in found)
+        gpus = [torch.cuda.get_device_properties(i) for i in range(torch.cuda.device_count())]
+        yield from (Finding("GPU", f"{gpu.name}, {gpu.total_memory / GIB:.0f} GiB") for gpu in gpus)
     elif any(Path("/dev").glob("nvidia[0-9]*")):
         built = torch.version.cuda or "no CUDA"
         remedy = f"PyTorch is built for {built}; install the driver or the PyTorch that match (`nvidia-smi` names both)"

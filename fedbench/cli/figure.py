@@ -24,21 +24,21 @@ FLAGS = (
 @partial(command, usage=usage_text("figure", ABOUT, FLAGS))
 def main(argv: list[str]) -> int:
     """Writes the figure and prints its path. Raises ConfigError."""
-    folder, asked = read_flags(argv, "figure", FLAGS)
-    shown, width = shown_methods(asked), _width(asked.width)
-    file = file_to_write(asked.out)
+    folder, args = read_flags(argv, "figure", FLAGS)
+    shown, width = shown_methods(args), _width(args.width)
+    file = file_to_write(args.out)
     require("plots")
     logging.getLogger("fedbench").info("drawing the figure")  # before loading the libraries for it
     from fedbench.report.in_matplotlib import picture_format, save_picture
     from fedbench.report.in_python import figure_of_matplotlib
 
-    kind = picture_format(file, asked.format)
-    name, figure, said = figure_of_matplotlib(folder, asked.what, **shown, width=width)
+    kind = picture_format(file, args.format)
+    name, figure, remark = figure_of_matplotlib(folder, args.what, **shown, width=width)
     file = file or folder / f"{name}.{kind}"
     save_picture(figure, file, kind)
     print(file)
-    if said:
-        print(said)
+    if remark:
+        print(remark)
     return OK
 
 

@@ -65,17 +65,17 @@ def sections() -> dict[str, type[BaseModel]]:
 
 def config_keys() -> dict[str, FieldInfo]:
     """Every configuration key by dotted name, in order."""
-    found: dict[str, FieldInfo] = {}
+    keys: dict[str, FieldInfo] = {}
     for name, field in Config.model_fields.items():
         inside = sections()[name].model_fields if name in sections() else None
-        found |= {name: field} if inside is None else {f"{name}.{key}": inner for key, inner in inside.items()}
-    return found
+        keys |= {name: field} if inside is None else {f"{name}.{key}": inner for key, inner in inside.items()}
+    return keys
 
 
 def keys_of_command(tuning: type[Tuning] | None = None) -> dict[str, FieldInfo]:
     """The keys that a command takes: those of the configuration, and those of tuning, if it tunes."""
-    own = tuning.model_fields if tuning else {}
-    return CONFIG_KEYS | {f"{TUNING_PREFIX}{key}": field for key, field in own.items()}
+    fields = tuning.model_fields if tuning else {}
+    return CONFIG_KEYS | {f"{TUNING_PREFIX}{key}": field for key, field in fields.items()}
 
 
 CONFIG_KEYS = config_keys()
@@ -94,7 +94,7 @@ def read(
 
     Only flags that collect several values may be given more than once.
     """
-    asked = Namespace(
+    args = Namespace(
         **{flag.attribute: [] if flag.many else None if flag.metavar else False for flag in flags.values()}
     )
     pairs: KeyValues = {}
@@ -107,10 +107,10 @@ def read(
             raise ConfigError(f"--{name} is given twice, as {written[key]} and as {text}: give it once")
         written[key] = text
         if name in flags:
-            _set_flag(asked, flags[name], values)
+            _set_flag(args, flags[name], values)
         else:
             pairs[key] = _value(name, keys.get(key), values)
-    return asked, pairs
+    return args, pairs
 
 
 def merge_layers(preset: str | None, file: str | None, pairs: KeyValues) -> KeyValues:
@@ -145,28 +145,28 @@ def _preset(name: str) -> KeyValues:
 
 def _tokens(argv: Sequence[str]) -> Iterator[tuple[str, list[str]]]:
     """`--a 1 --b=2 3` -> ("a", ["1"]), ("b", ["2", "3"])."""
-    found: list[tuple[str, list[str]]] = []
+    flags: list[tuple[str, list[str]]] = []
     for token in argv:
         if token == "-h" or token.startswith("--"):
             name, equals, value = ("help", "", "") if token == "-h" else token[2:].partition("=")
-            found.append((name, [value] if equals else []))
-        elif found:
-            found[-1][1].append(token)
+            flags.append((name, [value] if equals else []))
+        elif flags:
+            flags[-1][1].append(token)
         else:
             raise ConfigError(f"unexpected argument '{token}': flags start with --, for example --method fedcac")
-    return iter(found)
+    return iter(flags)
 
 
-def _set_flag(asked: Namespace, flag: Flag, values: list[str]) -> None:
+def _set_flag(args: Namespace, flag: Flag, values: list[str]) -> None:
     if flag.many:
         if not values:
             raise ConfigError(f"--{flag.name}: needs one or more values, {flag.metavar}")
-        getattr(asked, flag.attribute).extend(values)
+        getattr(args, flag.attribute).extend(values)
     elif bool(flag.metavar) != (len(values) == 1) or len(values) > 1:
         takes = f"takes one value, {flag.metavar}" if flag.metavar else "takes no value"
         raise ConfigError(f"--{flag.name} {' '.join(values)}".rstrip() + f": {takes}")
     else:
-        setattr(asked, flag.attribute, values[0] if flag.metavar else True)
+        setattr(args, flag.attribute, values[0] if flag.metavar else True)
 
 
 def _key(name: str, flags: dict[str, Flag], keys: Mapping[str, FieldInfo]) -> str:
@@ -217,8 +217,8 @@ def _items(values: list[str], text: bool) -> list[Any]:
     joined = " ".join(values).strip()
     if joined.startswith("["):
         return list(parse_value(joined) or [])
-    found = split_words(values)
-    return found if text else [parse_value(word) for word in found]
+    words = split_words(values)
+    return words if text else [parse_value(word) for word in words]
 
 
 def split_words(texts: Sequence[str]) -> list[str]:

@@ -31,7 +31,7 @@ TUNING = Tuning
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials, tuning=TUNING)
+    config, args = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials, tuning=TUNING)
     from fedbench.report.answer import answer
     from fedbench.report.notes import notes
     from fedbench.report.scores import final_table_text, newcomers_text
@@ -42,8 +42,8 @@ def main(argv: list[str]) -> int:
 
     stages = Stages(f"grid of {config.method.name} on {config.data.name}", config)
     try:
-        trials = read_count("trials", asked.trials)
-        result = grid(config, trials=trials, watch=stages.update, **grid_options(asked), **dict(asked.tuning))
+        trials = read_count("trials", args.trials)
+        result = grid(config, trials=trials, watch=stages.update, **grid_options(args), **dict(args.tuning))
     finally:
         stages.stop()
     survey = SettingsStudy.load(result.folder)
@@ -54,22 +54,22 @@ def main(argv: list[str]) -> int:
         lines.append(f"\n{later}\n")
     best = ", ".join(f"{key}={yaml_value(value)}" for key, value in result.best.items()) or "the defaults"
     lines += [answer(survey), *notes(survey), f"best:    {best}", *trial_remarks(study.plan)]
-    return print_result(asked, lines, result, FAILED if study.failures else OK)
+    return print_result(args, lines, result, FAILED if study.failures else OK)
 
 
-def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(config: Config, args: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a grid. Raises ConfigError."""
     from fedbench.studies.grid import plan_grid
     from fedbench.studies.run_studies import preview_studies
 
-    studies = [plan_grid(config, asked.tuning, **grid_options(asked))]
-    said = preview_studies(studies, read_count("trials", asked.trials), asked.tuning.max_hours)
-    return asked.tuning.with_final_seeds(config), said
+    studies = [plan_grid(config, args.tuning, **grid_options(args))]
+    lines = preview_studies(studies, read_count("trials", args.trials), args.tuning.max_hours)
+    return args.tuning.with_final_seeds(config), lines
 
 
-def grid_options(asked: Namespace) -> dict[str, Any]:
+def grid_options(args: Namespace) -> dict[str, Any]:
     """The flags that only grid has."""
-    return dict(space=read_space(asked.space), baselines=read_baselines(asked.baselines))
+    return dict(space=read_space(args.space), baselines=read_baselines(args.baselines))
 
 
 def read_baselines(texts: list[str]) -> Sequence[str]:

@@ -126,8 +126,8 @@ def _flag_row(flag: Flag) -> HelpRow:
 def _key_row(key: str, field: FieldInfo) -> HelpRow:
     from fedbench.data.partitions.scheme import readers  # imports NumPy, which other errors need not wait for
 
-    said = _describe_key(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
-    return f"--{flag_of(key)}", said
+    text = _describe_key(field, readers(key.removeprefix("partition.")) if key.startswith("partition.") else ())
+    return f"--{flag_of(key)}", text
 
 
 def _describe_key(field: FieldInfo, schemes: Sequence[str] = ()) -> str:
@@ -151,12 +151,12 @@ def config_text(config: Config, tuning: Tuning | None = None, live: Collection[s
     defaults |= {f"method.{key}": field.get_default() for key, field in kind.Options.model_fields.items()}
     tree = config.model_dump(mode="json")
     tree["method"] = {"name": config.method.name, **options}
-    own = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
-    tree["train"] |= own
+    of_method = {key: v for key, v in kind.train_defaults.items() if key not in config.train.model_fields_set}
+    tree["train"] |= of_method
     chosen = rules.checked_options(config.aggregator)
     tree["aggregator"] |= chosen.model_dump(mode="json")
     defaults |= {f"aggregator.{key}": field.get_default() for key, field in type(chosen).model_fields.items()}
-    defaults |= {f"train.{key}": value for key, value in own.items()}
+    defaults |= {f"train.{key}": value for key, value in of_method.items()}
     live = {methods.full_key(config.method.name, key) for key in live}
     if tuning is not None:
         tree["tuning"] = tuning.model_dump()

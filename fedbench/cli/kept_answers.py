@@ -62,9 +62,11 @@ class Question:
     @cached_property
     def file(self) -> Path:
         """Where its answer is kept."""
-        asked = [self.words, *_machine(), *_libraries()]
+        question = [self.words, *_machine(), *_libraries()]
         return (
-            root() / "answers" / f"{sha256(json.dumps(asked, sort_keys=True, default=str).encode()).hexdigest()}.json"
+            root()
+            / "answers"
+            / f"{sha256(json.dumps(question, sort_keys=True, default=str).encode()).hexdigest()}.json"
         )
 
     def known(self) -> str | None:
@@ -102,10 +104,10 @@ def state_of(path: Path) -> State:
         return None
     if not path.is_dir():
         return [stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns]
-    found = sha256()
+    digest = sha256()
     for name, size, written, changed in sorted(_files_in(str(path), "")):
-        found.update(f"{name}\0{size} {written} {changed}\n".encode())
-    return found.hexdigest()
+        digest.update(f"{name}\0{size} {written} {changed}\n".encode())
+    return digest.hexdigest()
 
 
 def _files_in(folder: str, above: str) -> Iterator[tuple[str, int, int, int]]:
@@ -133,16 +135,16 @@ def _libraries() -> list[Any]:
 
     A file that is new in the working folder may have the name of a module.
     """
-    found: list[Any] = []
+    libraries: list[Any] = []
     for folder in dict.fromkeys(sys.path):
-        own = _is_library(Path(folder))
+        is_library = _is_library(Path(folder))
         with suppress(OSError):
             for entry in sorted(os.scandir(folder or "."), key=lambda entry: entry.name):
                 if entry.name.endswith((".dist-info", ".egg-info", ".pth")):
-                    found.append([entry.path, entry.stat().st_mtime_ns])
-                elif not own and entry.name.endswith(".py"):
-                    found.append(entry.path)
-    return found
+                    libraries.append([entry.path, entry.stat().st_mtime_ns])
+                elif not is_library and entry.name.endswith(".py"):
+                    libraries.append(entry.path)
+    return libraries
 
 
 def _sources() -> Iterator[Path]:
@@ -150,9 +152,9 @@ def _sources() -> Iterator[Path]:
     folders = set[Path]()
     for name in (*OURS, *plugged_packages()):
         spec = find_spec(name)
-        places = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
-        folders |= {Path(place) for place in places if place and place not in ("built-in", "frozen")}
-    folders |= {Path(place, SPACES) for place in sys.path if not _is_library(Path(place))}
+        paths = [*(spec.submodule_search_locations or ()), spec.origin] if spec else []
+        folders |= {Path(path) for path in paths if path and path not in ("built-in", "frozen")}
+    folders |= {Path(path, SPACES) for path in sys.path if not _is_library(Path(path))}
     yield from sorted(folders)
     for module in [*sys.modules.values()]:
         file = Path(getattr(module, "__file__", None) or "/")
@@ -162,5 +164,5 @@ def _sources() -> Iterator[Path]:
 
 def _is_library(path: Path) -> bool:
     """Whether a path is in a folder of installed libraries, or of Python itself."""
-    own = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    return not {*LIBRARIES}.isdisjoint(path.parts) or any(path.is_relative_to(place) for place in own)
+    standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
+    return not {*LIBRARIES}.isdisjoint(path.parts) or any(path.is_relative_to(library) for library in standard)

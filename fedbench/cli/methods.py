@@ -83,9 +83,9 @@ def _describe_method(name: str) -> Iterator[str]:
         yield f"Needs {' and '.join(needs)}."
     if kind.train_defaults:
         yield "Own defaults: " + ", ".join(f"train.{key} {value}" for key, value in kind.train_defaults.items())
-    if found := decisions(name, options, TrainConfig(**kind.train_defaults)):
+    if lines := decisions(name, options, TrainConfig(**kind.train_defaults)):
         yield f"\n{DECISIONS_HEADING}"
-        for line in found:
+        for line in lines:
             yield from textwrap.wrap(line, terminal_width(), initial_indent="- ", subsequent_indent="  ")
     if rows := option_rows(kind.Options, "--method."):
         yield ""

@@ -24,8 +24,8 @@ UNUSUAL = re.compile(r"[^\w.-]+")
 @partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Prints the table and writes a CSV file for each metric. Raises ConfigError."""
-    folder, asked = read_flags(argv, "metrics", FLAGS)
-    names = list(dict.fromkeys(split_words(asked.metrics)))
+    folder, args = read_flags(argv, "metrics", FLAGS)
+    names = list(dict.fromkeys(split_words(args.metrics)))
     if not names:
         raise ConfigError("metrics: name some, for example `fedbench metrics results/run/NAME --metrics f1_macro`")
     loading("computing the metrics")
@@ -37,12 +37,14 @@ def main(argv: list[str]) -> int:
     worst = worst_label(clients.groupby(["metric", "method", "point", "seed"]).size().tolist())
     heads = ["metric", "method", "evaluated", "seeds", "mean", worst, "pooled"]
     rows = [heads, *([*map(_format_value, row)] for row in summary(folder, table).itertuples(index=False))]
-    widths = [max(len(row[place]) for row in rows) for place in range(len(heads))]
+    widths = [max(len(row[column]) for row in rows) for column in range(len(heads))]
     for row in rows:
         print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
-    for name, own in table.groupby("metric", sort=False):
+    for name, values in table.groupby("metric", sort=False):
         path = folder / f"metrics-{UNUSUAL.sub('-', str(name).rpartition(':')[2])}.csv"
-        own.assign(client=own["client"].map(lambda client: "all" if client < 0 else client)).to_csv(path, index=False)
+        values.assign(client=values["client"].map(lambda client: "all" if client < 0 else client)).to_csv(
+            path, index=False
+        )
         print(path)
     return OK
 

@@ -23,25 +23,25 @@ def usage_text(command: str, about: str, flags: Sequence[Flag]) -> str:
     return "\n".join([f"usage: fedbench {command} DIR [flags]", "", about, "", *table_lines(rows)])
 
 
-def shown_methods(asked: Namespace) -> dict[str, Any]:
+def shown_methods(args: Namespace) -> dict[str, Any]:
     """The shown methods and what they are called, by their labels, as keyword arguments. Raises ConfigError."""
     names = dict[str, str]()
-    for given in asked.names:
+    for given in args.names:
         pieces = given.split(",")
         for pair in pieces if all(piece.count("=") == 1 for piece in pieces) else [given]:
             label, equals, text = pair.rpartition("=")
             if not (label and equals and text):
                 raise ConfigError(f"--names {pair}: must be NAME=TEXT, for example fedcac=FedCAC")
             names[label_of(label.strip())] = text.strip()
-    words = [word.replace(" ", ":", 1) if "=" in word else word for word in split_words(asked.methods)]
+    words = [word.replace(" ", ":", 1) if "=" in word else word for word in split_words(args.methods)]
     return {"methods": [label_of(name) for name in split_names(words)], "names": names}
 
 
-def file_to_write(asked: str | None) -> Path | None:
+def file_to_write(path: str | None) -> Path | None:
     """The file of --out, if it is given. Raises ConfigError for a folder."""
-    file = Path(asked).expanduser() if asked else None
+    file = Path(path).expanduser() if path else None
     if file is not None and file.is_dir():
-        raise ConfigError(f"--out {asked}: is a folder; give a file in it")
+        raise ConfigError(f"--out {path}: is a folder; give a file in it")
     return file
 
 

@@ -32,9 +32,9 @@ def parse(
     argv: Sequence[str],
     extra_flags: Sequence[Flag] = (),
     prog: str = "fedbench run",
-    preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, asked: (config, ()),
+    preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]] = lambda config, args: (config, ()),
     about: str = "",
-    check: Callable[[Config, Namespace], None] = lambda config, asked: None,
+    check: Callable[[Config, Namespace], None] = lambda config, args: None,
     tuning: type[Tuning] | None = None,
 ) -> tuple[Config, Namespace]:
     """The configuration from the flags, and the flags that are not part of it.
@@ -48,53 +48,53 @@ def parse(
     ConfigError.
     """
     flags = {flag.name: flag for flag in (*extra_flags, *COMMON)}
-    asked, pairs = read(argv, flags, keys_of_command(tuning))
-    if asked.help or asked.help_all:
+    args, pairs = read(argv, flags, keys_of_command(tuning))
+    if args.help or args.help_all:
         named = {section: pairs.get(f"{section}.name") for section in ("method", "aggregator", "data")}
-        print(help_text(prog, extra_flags, named, about, asked.help_all, tuning))
+        print(help_text(prog, extra_flags, named, about, args.help_all, tuning))
         raise PrintedExit(OK)
-    pairs_of_all = merge_layers(asked.preset, asked.config, pairs)
-    asked.tuning = _take_tuning(pairs_of_all, tuning, prog)
+    pairs_of_all = merge_layers(args.preset, args.config, pairs)
+    args.tuning = _take_tuning(pairs_of_all, tuning, prog)
     config = Config(**nest(pairs_of_all))
-    asked.given = {*merge_layers(None, asked.config, pairs)}
+    args.given = {*merge_layers(None, args.config, pairs)}
     check_known_names(config)
     keep_piped_files(config)
     check_extras(config)
-    check(config, asked)
-    asked.question = question_of(prog, config, asked)
-    if (known := asked.question.known()) is not None:
-        if not asked.print_config:
+    check(config, args)
+    args.question = question_of(prog, config, args)
+    if (known := args.question.known()) is not None:
+        if not args.print_config:
             log.info("finished before, and nothing has changed since")
         print(known)
         raise PrintedExit(OK)
     loading()
-    if asked.print_config:
+    if args.print_config:
         given = flat(config.given()).keys()
-        shown, lines = preview(config, asked)
-        text = config_text(shown, asked.tuning, given & flat(shown.given()).keys())
+        shown, lines = preview(config, args)
+        text = config_text(shown, args.tuning, given & flat(shown.given()).keys())
         text = "\n".join([text, *(f"# {line}" for line in lines)])
-        asked.question.keep(text, [(config.out or Path("results")).absolute(), *decoded()])
+        args.question.keep(text, [(config.out or Path("results")).absolute(), *decoded()])
         print(text)
         raise PrintedExit(OK)
-    return config, asked
+    return config, args
 
 
-def question_of(prog: str, config: Config, asked: Namespace) -> Question:
+def question_of(prog: str, config: Config, args: Namespace) -> Question:
     """What decides the answer of a command that runs what is missing, or prints what it would run.
 
     It can be kept only if fedbench and what plugs in decide it: no other code and no file of the user's, machines or
     accounts. These have a colon or a slash in their names, or keys of their own.
     """
-    given = {name: value for name, value in vars(asked).items() if name not in ("config", "tuning", "debug")}
-    tuning = asked.tuning.model_dump(mode="json") if asked.tuning else None
-    words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(asked.given)}, tuning]
-    own = [text for text in texts_in(words[1:]) if text != str(config.out)]
+    given = {name: value for name, value in vars(args).items() if name not in ("config", "tuning", "debug")}
+    tuning = args.tuning.model_dump(mode="json") if args.tuning else None
+    words = [prog, config.model_dump(mode="json"), {**given, "given": sorted(args.given)}, tuning]
+    texts = [text for text in texts_in(words[1:]) if text != str(config.out)]
     files = [key for key, value in flat(config.model_dump()).items() if isinstance(value, Path) and key != "out"]
     elsewhere = config.resources.address != "local" or files or config.loggers
     # Data that are fetched or decoded later change an answer, too.
     here = sorted(str(path.parent) for path in decoded()), sorted(str(path) for path in (root() / "files").glob("*"))
     words += [terminal_width(), here]
-    return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in own))
+    return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in texts))
 
 
 def texts_in(value: Any) -> Iterator[str]:

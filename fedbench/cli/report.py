@@ -22,8 +22,8 @@ def main(argv: list[str]) -> int:
     Raises ConfigError for a folder without results.
     """
     if len(argv) != 1 or argv[0].startswith("-"):
-        asked = " ".join(["report", *argv])
-        raise ConfigError(f"{asked}: give one folder, for example `fedbench report results/run/NAME`")
+        call = " ".join(["report", *argv])
+        raise ConfigError(f"{call}: give one folder, for example `fedbench report results/run/NAME`")
     folder = Path(argv[0]).expanduser()
     say_writing()
     from fedbench.report.index import is_page_folder, page_folders, write_index

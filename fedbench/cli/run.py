@@ -17,7 +17,7 @@ FLAGS = (Flag("resume", "continue the run in the output folder; an error if ther
 @partial(command, continues=True)
 def main(argv: list[str]) -> int:
     """Runs the configuration; prints the final table and the paths of the results."""
-    config, asked = parse(argv, FLAGS, prog="fedbench run", preview=preview)
+    config, args = parse(argv, FLAGS, prog="fedbench run", preview=preview)
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.results.estimators import estimator
     from fedbench.results.newcomers import newcomer_table
@@ -29,7 +29,7 @@ def main(argv: list[str]) -> int:
 
     watched = RunProgress(config)
     try:
-        result = run(config, resume=asked.resume, watch=watched.update, debug=asked.debug)
+        result = run(config, resume=args.resume, watch=watched.update, debug=args.debug)
     finally:
         watched.progress.stop()
     lines = list[str]()
@@ -45,11 +45,11 @@ def main(argv: list[str]) -> int:
         lines.append(f"\n{later}")
     if config.save_models:
         lines.append(f"models:  {result.models}")
-    return print_result(asked, lines, result)
+    return print_result(args, lines, result)
 
 
-def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(config: Config, args: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for a run, and what it would say before its first round. Raises ConfigError."""
     from fedbench.studies.run import preview_run
 
-    return config, preview_run(config, resume=asked.resume)
+    return config, preview_run(config, resume=args.resume)

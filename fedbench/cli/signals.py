@@ -38,12 +38,12 @@ def interruption() -> Iterator[Interruption]:
     if outer or threading.current_thread() is not threading.main_thread():
         yield outer or Interruption()
         return
-    own = Interruption()
+    handler = Interruption()
     changed = [number for number, handler in zip(ENDING, known, strict=True) if handler is signal.SIG_DFL]
     for number in changed:
-        signal.signal(number, own)
+        signal.signal(number, handler)
     try:
-        yield own
+        yield handler
     finally:
         for number in changed:
             signal.signal(number, signal.SIG_DFL)

@@ -34,13 +34,13 @@ def side_by_side(what: str) -> Flag:
     )
 
 
-def check_trials(config: Config, asked: Namespace) -> None:
+def check_trials(config: Config, args: Namespace) -> None:
     """Raises ConfigError if libraries are not installed by which a study searches and runs. Imports none of them."""
-    if asked.tuning is not None and asked.tuning.search == "optuna":
+    if args.tuning is not None and args.tuning.search == "optuna":
         require("tune", "use --search random")
-    if asked.tuning is not None and asked.tuning.scheduler == "asha":
+    if args.tuning is not None and args.tuning.scheduler == "asha":
         require("ray", "leave --scheduler asha out")
-    if config.resources.hosts != 0 or asked.trials != "1":
+    if config.resources.hosts != 0 or args.trials != "1":
         require("ray", "use --hosts 0 --trials 1")
 
 
@@ -65,7 +65,7 @@ def trial_remarks(plan: "Plan") -> Iterator[str]:
     yield from (f"again:   {line}" for line in plan.gpu_notes())
 
 
-def print_result(asked: Namespace, lines: Sequence[str], result: "StudyResult", code: int = OK) -> int:
+def print_result(args: Namespace, lines: Sequence[str], result: "StudyResult", code: int = OK) -> int:
     """Prints the lines of a study and where it is; returns its exit code.
 
     The answer of a study in which nothing is left to do is kept until its results change.
@@ -74,10 +74,10 @@ def print_result(asked: Namespace, lines: Sequence[str], result: "StudyResult", 
 
     text = "\n".join([*lines, f"results: {result.folder}", f"report:  {result.report}"])
     print(text)
-    if code == OK and (asked.tuning is None or asked.tuning.max_hours is None):
+    if code == OK and (args.tuning is None or args.tuning.max_hours is None):
         folders = [path.parent for path in result.folder.rglob(PLAN_FILE)]
         jobs = [folder / entry.path for folder in folders for entry in Plan.read(folder).entries]
-        asked.question.keep(text, [result.folder, *dict.fromkeys(job.resolve() for job in jobs), *decoded()])
+        args.question.keep(text, [result.folder, *dict.fromkeys(job.resolve() for job in jobs), *decoded()])
     return code
 
 
@@ -105,12 +105,12 @@ def read_values(flag: str, texts: list[str]) -> dict[str, Any] | None:
     """`["method.tau=0.3,0.5"]` -> `{"method.tau": [0.3, 0.5]}`; None if there is none. Raises ConfigError."""
     from fedbench.studies.axis import Axis
 
-    found = dict[str, Any]()
+    values = dict[str, Any]()
     for axis in (Axis.parse(text, flag) for text in texts):
-        if axis.key in found:
+        if axis.key in values:
             raise ConfigError(f"--{flag} {axis.key}: given twice; give all its values at once, {axis.key}=V1,V2")
-        found[axis.key] = axis.values
-    return found or None
+        values[axis.key] = axis.values
+    return values or None
 
 
 def read_space(texts: list[str]) -> dict[str, Any] | str | None:

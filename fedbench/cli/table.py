@@ -25,15 +25,15 @@ FLAGS = (
 @partial(command, usage=usage_text("table", ABOUT, FLAGS))
 def main(argv: list[str]) -> int:
     """Prints the table, or writes it and prints its path. Raises ConfigError."""
-    folder, asked = read_flags(argv, "table", FLAGS)
-    shown = shown_methods(asked)
-    file = file_to_write(asked.out)
+    folder, args = read_flags(argv, "table", FLAGS)
+    shown = shown_methods(args)
+    file = file_to_write(args.out)
     logging.getLogger("fedbench").info("reading the study")  # before loading the libraries for it
     from fedbench.results.files import write_atomically
     from fedbench.studies.study_result import StudyResult, format_for
 
-    kind = format_for(file, asked.format) if file else asked.format
-    text = StudyResult(folder).typeset(asked.what or "scores", kind, **shown, reference=asked.reference)
+    kind = format_for(file, args.format) if file else args.format
+    text = StudyResult(folder).typeset(args.what or "scores", kind, **shown, reference=args.reference)
     if file is None:
         print(text, end="")
     else:

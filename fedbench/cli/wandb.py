@@ -35,7 +35,7 @@ def main(argv: list[str]) -> int:
     """Uploads the studies below a folder, or shows what would be uploaded."""
     folder = study_folder(argv, "wandb")
     require("wandb")
-    config, asked = parse(argv[1:], FLAGS, prog="fedbench wandb")
+    config, args = parse(argv[1:], FLAGS, prog="fedbench wandb")
     given = config.given()
     for key in given:
         if key != "wandb":
@@ -45,14 +45,14 @@ def main(argv: list[str]) -> int:
     from fedbench.tracking.wandb_study import WandbStudy, is_overview, send_overview
 
     how = wandb_mode(config.wandb.mode)
-    place = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
-    studies = [WandbStudy.load(path, place) for path in studies_in(folder)]
-    overviews = [partial(send_overview, folder, WandbConfig(**place))] if is_overview(folder) else []
+    keys = {**given.get("wandb", {}), "mode": "online" if how == "online" else "offline"}
+    studies = [WandbStudy.load(path, keys) for path in studies_in(folder)]
+    overviews = [partial(send_overview, folder, WandbConfig(**keys))] if is_overview(folder) else []
     for study in studies:
         print("\n".join(plan_lines(study)))
     for _ in overviews:
         print(f"{folder}: one run for the overall table and report")
-    if asked.dry_run:
+    if args.dry_run:
         return OK
     if how == "online":
         for study in studies:
@@ -64,14 +64,12 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def wandb_mode(asked: str) -> str:
+def wandb_mode(mode: str) -> str:
     """online or offline, as requested or possible; disabled by the environment; none without an account."""
     from fedbench.tracking.wandb_log import has_account, possible_mode
 
     return (
-        "none"
-        if asked != "offline" and possible_mode(asked) != "disabled" and not has_account()
-        else possible_mode(asked)
+        "none" if mode != "offline" and possible_mode(mode) != "disabled" and not has_account() else possible_mode(mode)
     )
 
 
@@ -85,8 +83,8 @@ def plan_lines(study: "WandbStudy") -> Iterator[str]:
     runs = f"{plural(len(study.seeds), 'run')} and one for table and report"
     yield f"{study.folder}: {runs}, to project {project}, group {study.group}"
     for seed in study.seeds:
-        own = run_arguments(seed.config, seed.entry)
-        yield f"  {own['name']:<44} job type {own['job_type']:<28} {plural(len(seed.rounds), 'round')}"
+        arguments = run_arguments(seed.config, seed.entry)
+        yield f"  {arguments['name']:<44} job type {arguments['job_type']:<28} {plural(len(seed.rounds), 'round')}"
     for name, why in study.left_out().items():
         yield f"  left out: {name}: {why}"
     yield f"  workspace {study.name}, runs grouped by job type:"

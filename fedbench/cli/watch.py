@@ -19,10 +19,10 @@ FLAGS = (Flag("port", "port to listen on [whole number from 0 to 65535; default 
 @partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Serves the report until interrupted."""
-    folder, asked = read_flags(argv, "watch", FLAGS)
+    folder, args = read_flags(argv, "watch", FLAGS)
     from fedbench.report.live import serve
 
-    with serve(folder.absolute(), read_port(asked.port)) as server:
+    with serve(folder.absolute(), read_port(args.port)) as server:
         print(f"http://127.0.0.1:{server.server_address[1]}/ shows {folder.absolute()}; Ctrl-C stops it", flush=True)
         server.serve_forever()
     return OK

@@ -11,9 +11,9 @@ def count_of(clients: int, participation: float) -> int:
     return min(clients, int(participation) if participation > 1 else max(1, floor(participation * clients + 0.5)))
 
 
-def newcomer_count(clients: int, asked: float) -> int:
+def newcomer_count(clients: int, newcomers: float) -> int:
     """The number of clients that join after the last round.
 
-    asked: a share in (0, 1) of the clients, rounded to the nearest count and at least 1, or a count.
+    newcomers: a share in (0, 1) of the clients, rounded to the nearest count and at least 1, or a count.
     """
-    return max(1, floor(asked * clients + 0.5)) if 0 < asked < 1 else int(asked)
+    return max(1, floor(newcomers * clients + 0.5)) if 0 < newcomers < 1 else int(newcomers)

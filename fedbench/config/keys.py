@@ -7,7 +7,7 @@ def flat(tree: dict[str, Any]) -> dict[str, Any]:
     """`{"train": {"lr": 1}}` -> `{"train.lr": 1}`. A value of a section that is a dict stays whole."""
     out: dict[str, Any] = {}
     for name, value in tree.items():
-        out |= {f"{name}.{key}": own for key, own in value.items()} if isinstance(value, dict) else {name: value}
+        out |= {f"{name}.{key}": inner for key, inner in value.items()} if isinstance(value, dict) else {name: value}
     return out
 
 

@@ -432,15 +432,15 @@ class Config(RootSection):
         return value if value is None else folder_name(value)
 
     @classmethod
-    def of(cls, asked: "Config | Mapping[str, Any]") -> "Config":
+    def of(cls, given: "Config | Mapping[str, Any]") -> "Config":
         """Returns the Config, built from a mapping of keys if necessary. Raises ConfigError."""
-        if isinstance(asked, cls):
-            return asked
-        if not isinstance(asked, Mapping) or not all(isinstance(key, str) for key in asked):
-            what = f"{type(asked).__name__} {asked!r}" if isinstance(asked, str) else type(asked).__name__
-            hint = "; a method is a key of it, Config(method=...)" if isinstance(asked, str | type) else ""
+        if isinstance(given, cls):
+            return given
+        if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+            what = f"{type(given).__name__} {given!r}" if isinstance(given, str) else type(given).__name__
+            hint = "; a method is a key of it, Config(method=...)" if isinstance(given, str | type) else ""
             raise ConfigError(f"expected a Config or a dict of its keys first, not {what}{hint}")
-        return cls(**asked)
+        return cls(**given)
 
     def __getstate__(self) -> dict[Any, Any]:
         """Includes classes and functions that only this process has, for the receiving process."""
@@ -456,8 +456,8 @@ class Config(RootSection):
     def given(self) -> dict[str, Any]:
         """The keys that were set, as a tree: at construction or later, as by `config.train.lr = 0.1`."""
         sections = {name: value for name in Config.model_fields if isinstance(value := getattr(self, name), Section)}
-        later = {name: own.model_dump(mode="json", exclude_unset=True) for name, own in sections.items()}
-        return self.model_dump(mode="json", exclude_unset=True) | {name: own for name, own in later.items() if own}
+        later = {name: section.model_dump(mode="json", exclude_unset=True) for name, section in sections.items()}
+        return self.model_dump(mode="json", exclude_unset=True) | {name: part for name, part in later.items() if part}
 
     def decisive(self) -> dict[str, Any]:
         """The keys that affect the numbers: all but seeds, output, loggers, checkpoints and resources.

@@ -70,13 +70,13 @@ class Section(BaseModel):
     @classmethod
     def _as_written(cls, value: Any, check: ValidatorFunctionWrapHandler) -> Any:
         """Refuses true, 1.0 and "1" for integers, true and "1" for floats, and an empty text for a path."""
-        found = check(value)
-        if isinstance(found, Path) and value == "":  # would be the current folder
+        result = check(value)
+        if isinstance(result, Path) and value == "":  # would be the current folder
             raise ValueError("is empty; give a path, such as . for this folder")
-        pairs = zip(found, value, strict=False) if isinstance(found, list) else [(found, value)]
+        pairs = zip(result, value, strict=False) if isinstance(result, list) else [(result, value)]
         if any(isinstance(written, CONFUSED_TYPES.get(type(taken), ())) for taken, written in pairs):
             raise PydanticCustomError("written_otherwise", "not a number of this type")
-        return found
+        return result
 
     @field_validator("*", mode="before")
     @classmethod
@@ -109,18 +109,18 @@ def plain(value: Any) -> Any:
     if hasattr(value, "tolist") and not isinstance(value, type):
         return value.tolist()
     if isinstance(value, dict):
-        return {key: plain(own) for key, own in value.items()}
+        return {key: plain(item) for key, item in value.items()}
     return type(value)(map(plain, value)) if type(value) in (list, tuple) else value
 
 
 def _option(value: Any) -> Any:
     """The plain value of an additional key. Raises ValueError for one that cannot be written into a file."""
-    found = plain(value)
+    option = plain(value)
     try:
-        to_jsonable_python(found)
+        to_jsonable_python(option)
     except PydanticSerializationError:
         raise ValueError("must be a number, a text, true, false or none, or a list or mapping of these") from None
-    return found
+    return option
 
 
 def make_section(kind: type[M], values: Mapping[str, Any], prefix: str) -> M:

@@ -82,9 +82,9 @@ def move_or_copy(path: Path, target: Path, is_needed: IsNeeded, move: bool) -> N
     elif path.is_file():
         shutil.copyfile(path, target)
     else:
-        for place, _, names in os.walk(path):
-            inside = Path(place).relative_to(path.parent)
+        for folder, _, names in os.walk(path):
+            inside = Path(folder).relative_to(path.parent)
             kept = [name for name in names if is_needed((inside / name).as_posix())]
             (target.parent / inside).mkdir(parents=True, exist_ok=True)
             for name in kept:
-                shutil.copyfile(Path(place, name), target.parent / inside / name)
+                shutil.copyfile(Path(folder, name), target.parent / inside / name)

@@ -198,7 +198,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         for name, values in arrays.items():
             if values is not None and len(values) != len(samples):
                 raise ValueError(f"{len(samples)} samples, {len(values)} {name}")
-        known: dict[str, Any] = {key: tuple(own) if isinstance(own := meta[key], list) else own for key in FIELDS}
+        known: dict[str, Any] = {key: tuple(value) if isinstance(value := meta[key], list) else value for key in FIELDS}
         known["decisions"] = tuple(map(Decision.from_json, known["decisions"]))
         known["fields"] = Fields.from_json(known["fields"])
         known[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")

@@ -100,7 +100,7 @@ class Dataset:
 
     def with_constants(self, mean: Sequence[float], std: Sequence[float]) -> "Dataset":
         """The data set with other constants, one for all channels or one each; empty ones stay. Raises ConfigError."""
-        channels, found = len(self.mean), {"mean": self.mean, "std": self.std}
+        channels, constants = len(self.mean), {"mean": self.mean, "std": self.std}
         for key, values in (("mean", mean), ("std", std)):
             if values and not channels:
                 what = "samples of several arrays" if self.kind == "fields" else "integers"
@@ -110,10 +110,10 @@ class Dataset:
                     f"data.{key} = {[*values]}: {self.name} has {channels} channels; one value, or as many"
                 )
             if values:
-                found[key] = tuple(values) if len(values) > 1 else tuple(values) * channels
-        if found == {"mean": self.mean, "std": self.std}:
+                constants[key] = tuple(values) if len(values) > 1 else tuple(values) * channels
+        if constants == {"mean": self.mean, "std": self.std}:
             return self
-        return replace(self, **found, scaling=())  # type: ignore[arg-type]
+        return replace(self, **constants, scaling=())  # type: ignore[arg-type]
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.folder is None:

@@ -77,12 +77,12 @@ def description_of(dataset: Dataset, config: Config, dealt: Partition | None = N
 
 def parts_of(dataset: Dataset, config: Config, dealt: Partition | None) -> Parts:
     train = dataset.train_rows - dataset.val_rows
-    found = Parts(train, dataset.val_rows, dataset.test_rows, dataset.one_part)
+    parts = Parts(train, dataset.val_rows, dataset.test_rows, dataset.one_part)
     if dealt is None:
-        return found
+        return parts
     whole = (dealt.clients, dealt.newcomers)
-    train, val, test = (sum(len(own.parts[use][0]) for own in whole) for use in PARTITION_PARTS)
-    return replace(found, dealt=(train, val, test), drawn=resolved_options(dataset, config).test)
+    train, val, test = (sum(len(part.parts[use][0]) for part in whole) for use in PARTITION_PARTS)
+    return replace(parts, dealt=(train, val, test), drawn=resolved_options(dataset, config).test)
 
 
 def samples_of(dataset: Dataset) -> Samples:
@@ -107,7 +107,7 @@ def targets_of(dataset: Dataset) -> TargetForm:
         return TargetForm(task, outputs, noun)
     counted = (values >= 0) & (values < outputs)
     counts = np.bincount(values[counted], minlength=outputs).tolist()
-    void = zip(*(found.tolist() for found in np.unique(values[~counted], return_counts=True)), strict=True)
+    void = zip(*(column.tolist() for column in np.unique(values[~counted], return_counts=True)), strict=True)
     return TargetForm(task, outputs, noun, names_of(dataset), tuple(counts), void=tuple(void))
 
 
@@ -134,7 +134,7 @@ def dealt_clients(dataset: Dataset, config: Config, dealt: Partition) -> ClientS
         source += f", not the {len(names)} in the data ({first_names(names)}), which --partition natural takes"
     if dealt.newcomers:
         source += f", {len(dealt.newcomers)} of them join after the last round"
-    sizes = [sum(own.parts[use][1] for use in own.parts) for own in (dealt.clients, dealt.newcomers)]
+    sizes = [sum(group.parts[use][1] for use in group.parts) for group in (dealt.clients, dealt.newcomers)]
     return sizes_of(source, np.concatenate(sizes))
 
 
@@ -154,8 +154,8 @@ def decisions_of(dataset: Dataset, config: Config) -> Iterator[Decision]:
     for key, value in sorted(others.items()):
         if key not in known:
             about = "parts" if key.startswith("partition.") else ABOUT.get(key, "samples")
-            said = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(value_text(value))
-            yield Decision(about, said, "given" if key in given else "certain", key, value)
+            text = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(value_text(value))
+            yield Decision(about, text, "given" if key in given else "certain", key, value)
 
 
 def unused_loading(dataset: Dataset, config: Config) -> str:
@@ -174,10 +174,10 @@ def given_keys(config: Config) -> dict[str, Any]:
     """The keys of a configuration that say how data are read and are not at their default."""
     usual = DataConfig().model_dump(mode="json")
     data = config.data.model_dump(mode="json")
-    found = {f"data.{key}": value for key, value in data.items() if key not in TRAINING_KEYS}
-    found = {key: value for key, value in found.items() if value not in (None, usual.get(key.removeprefix("data.")))}
+    keys = {f"data.{key}": value for key, value in data.items() if key not in TRAINING_KEYS}
+    keys = {key: value for key, value in keys.items() if value not in (None, usual.get(key.removeprefix("data.")))}
     columns = {"partition.test_by": config.partition.test_by, "partition.order_by": config.partition.order_by}
-    return found | {key: value for key, value in columns.items() if value}
+    return keys | {key: value for key, value in columns.items() if value}
 
 
 def value_text(value: Any) -> str:

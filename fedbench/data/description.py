@@ -90,12 +90,12 @@ class Parts:
     def __str__(self) -> str:
         sizes = {"train": self.train, "validation": self.val, "test": self.test}
         parts = ", ".join(f"{count:,} {name}" for name, count in sizes.items() if count or name != "validation")
-        found = f"{self.train + self.test:,} in one part" if self.one_part else parts
+        text = f"{self.train + self.test:,} in one part" if self.one_part else parts
         if self.dealt is None:
-            return found + (", of which a partition holds some out" if self.one_part else "")
+            return text + (", of which a partition holds some out" if self.one_part else "")
         train, val, test = (f"{count:,}" for count in self.dealt)
         return (
-            f"{found}; clients train on {train}, validate on {val}, are tested on {test} (partition.test {self.drawn})"
+            f"{text}; clients train on {train}, validate on {val}, are tested on {test} (partition.test {self.drawn})"
         )
 
 
@@ -145,8 +145,8 @@ class Samples:
             names = f": {first_names(self.columns)}" if self.columns else ""
             return f"rows of {plural(self.shape[0], 'feature')}, {self.type}{names}"
         count, numbers = len(self.mean), prod(self.shape) // max(1, len(self.mean))
-        said = f": {count} channels of {numbers} numbers, the {self.channels} dimension" if count > 1 else ""
-        return f"{self.kind}s {[*self.shape]}, {self.type}{said}"
+        dimension = f": {count} channels of {numbers} numbers, the {self.channels} dimension" if count > 1 else ""
+        return f"{self.kind}s {[*self.shape]}, {self.type}{dimension}"
 
     @property
     def scale(self) -> str:
@@ -158,11 +158,11 @@ class Samples:
         divided = f"divided by {self.unit}, then " if self.unit != 1 else ""
         if len(self.kept) == len(self.mean):
             return f"{divided}left as they are"
-        found = f"{divided}standardised {each}"
+        text = f"{divided}standardised {each}"
         if self.is_picture and len(self.mean) <= MOST_CONSTANTS:
             mean, std = (", ".join(f"{value:.4g}" for value in values) for values in (self.mean, self.std))
-            found += f" (mean {mean}; deviation {std})"
-        return found + (f"; left as they are: {first_names(self.kept)}" if self.kept else "")
+            text += f" (mean {mean}; deviation {std})"
+        return text + (f"; left as they are: {first_names(self.kept)}" if self.kept else "")
 
     def __str__(self) -> str:
         return f"{self.form}; {self.scale}"
@@ -186,14 +186,14 @@ class TargetForm:
     void: tuple[tuple[int, int], ...] = ()
 
     def __str__(self) -> str:
-        found = f"{TASK} {self.task}, {self.outputs} {NOUNS[self.noun] if self.outputs != 1 else self.noun}"
+        text = f"{TASK} {self.task}, {self.outputs} {NOUNS[self.noun] if self.outputs != 1 else self.noun}"
         if self.counts:
             named = [f"{name} ({count:,})" for name, count in zip(self.names, self.counts, strict=True)]
-            found += f": {first_names(named)}"
+            text += f": {first_names(named)}"
         if self.low is not None and self.high is not None:
-            found += f", from {self.low:.6g} to {self.high:.6g}"
+            text += f", from {self.low:.6g} to {self.high:.6g}"
         void = " and ".join(f"{value} ({count:,})" for value, count in self.void)
-        return found + (f"; values that do not count: {void}" if void else "")
+        return text + (f"; values that do not count: {void}" if void else "")
 
 
 @dataclass(frozen=True)
@@ -243,19 +243,19 @@ class Description:
     @property
     def rows(self) -> list[tuple[str, str]]:
         """Everything, as pairs of a name and a text."""
-        found = [*self._said(0)]
+        rows = [*self._said(0)]
         if self.samples.mean:
             pairs = zip(self.samples.mean, self.samples.std, strict=True)
-            found.append(("constants", ", ".join(f"{mean:.4f} ± {std:.4f}" for mean, std in pairs)))
-        return [*found, *((decision.how, decision.with_key) for decision in self.decisions)]
+            rows.append(("constants", ", ".join(f"{mean:.4f} ± {std:.4f}" for mean, std in pairs)))
+        return [*rows, *((decision.how, decision.with_key) for decision in self.decisions)]
 
     def _said(self, most: int) -> Iterator[tuple[str, str]]:
         """A line for each part of it, with so many of the decisions on it."""
-        found = {"parts": str(self.parts), "samples": str(self.samples), "targets": str(self.targets)}
-        found |= {"clients": str(self.clients)}
-        found |= {"files": plural(self.files, "file")} if self.files > 1 or self.about("files") else {}
+        texts = {"parts": str(self.parts), "samples": str(self.samples), "targets": str(self.targets)}
+        texts |= {"clients": str(self.clients)}
+        texts |= {"files": plural(self.files, "file")} if self.files > 1 or self.about("files") else {}
         yield "data", self.name
-        for about, text in found.items():
+        for about, text in texts.items():
             lines = [own.said for own in self.decisions if own.about == about and own.key not in SHOWN]
             more = [f"{len(lines) - most} more decisions"] if len(lines) > most else []
             yield about, "; ".join([text, *(lines[:most] + more if most else ())])

@@ -101,9 +101,9 @@ def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]])
     def build(value: Any, name: str) -> Tree:
         nonlocal width
         if isinstance(value, Mapping):
-            return {str(key): build(own, _name_below(name, key)) for key, own in value.items()}
+            return {str(key): build(subtree, _name_below(name, key)) for key, subtree in value.items()}
         if isinstance(value, tuple):
-            return tuple(build(own, _name_below(name, place)) for place, own in enumerate(value))
+            return tuple(build(subtree, _name_below(name, number)) for number, subtree in enumerate(value))
         field = Leaf(*leaf(value, name), start=width)
         width = field.stop
         return field
@@ -116,8 +116,8 @@ def named_leaves(tree: Tree | None, name: str = "") -> Iterator[tuple[str, Leaf]
     if isinstance(tree, Leaf):
         yield name, tree
     elif tree is not None:
-        for key, own in tree.items() if isinstance(tree, dict) else enumerate(tree):
-            yield from named_leaves(own, _name_below(name, key))
+        for key, subtree in tree.items() if isinstance(tree, dict) else enumerate(tree):
+            yield from named_leaves(subtree, _name_below(name, key))
 
 
 def values_of(value: Any, tree: Tree) -> Iterator[tuple[Leaf, Any]]:
@@ -129,8 +129,8 @@ def values_of(value: Any, tree: Tree) -> Iterator[tuple[Leaf, Any]]:
         raise KeyError(type(value).__name__)
     if len(value) != len(tree):
         raise KeyError(f"{len(value)} parts")
-    for key, own in tree.items() if isinstance(tree, dict) else enumerate(tree):
-        yield from values_of(value[key], own)
+    for key, subtree in tree.items() if isinstance(tree, dict) else enumerate(tree):
+        yield from values_of(value[key], subtree)
 
 
 def row_type(tree: Tree) -> np.dtype[Any]:
@@ -141,17 +141,17 @@ def row_type(tree: Tree) -> np.dtype[Any]:
 
 def _map_leaves(change: Callable[[Leaf], Any], tree: Tree | None) -> Any:
     if isinstance(tree, dict):
-        return {key: _map_leaves(change, own) for key, own in tree.items()}
+        return {key: _map_leaves(change, subtree) for key, subtree in tree.items()}
     if isinstance(tree, tuple):
-        return tuple(_map_leaves(change, own) for own in tree)
+        return tuple(_map_leaves(change, subtree) for subtree in tree)
     return tree and change(tree)
 
 
 def _to_json(tree: Tree | None) -> Any:
     if isinstance(tree, dict):
-        return {"dict": {key: _to_json(own) for key, own in tree.items()}}
+        return {"dict": {key: _to_json(subtree) for key, subtree in tree.items()}}
     if isinstance(tree, tuple):
-        return {"tuple": [_to_json(own) for own in tree]}
+        return {"tuple": [_to_json(subtree) for subtree in tree]}
     return tree and {"shape": list(tree.shape), "dtype": tree.dtype, "start": tree.start}
 
 
@@ -159,7 +159,7 @@ def _from_json(known: Any) -> Tree | None:
     if known is None:
         return None
     if "dict" in known:
-        return {key: _from_json(own) for key, own in known["dict"].items()}  # type: ignore[misc]
+        return {key: _from_json(subtree) for key, subtree in known["dict"].items()}  # type: ignore[misc]
     if "tuple" in known:
         return tuple(map(_from_json, known["tuple"]))  # type: ignore[arg-type]
     return Leaf(tuple(known["shape"]), known["dtype"], known["start"])

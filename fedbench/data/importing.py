@@ -38,14 +38,17 @@ def import_files(name: str, path: Path, progress: OnProgress | None = None) -> P
     if not path.exists():
         raise ConfigError(f"--from {path}: no such file or folder")
     folder = folder_in_cache(name)
-    with cache.hold_lock(folder.with_name(f"{name}.lock")), files_to_import(published, path, progress) as (place, ours):
-        found = find_below(published, place)
-        if found is None:
-            raise ConfigError(f"--from {path}: {missing_text(published, list(folders_below(place)))}")
+    with (
+        cache.hold_lock(folder.with_name(f"{name}.lock")),
+        files_to_import(published, path, progress) as (unpacked, ours),
+    ):
+        source = find_below(published, unpacked)
+        if source is None:
+            raise ConfigError(f"--from {path}: {missing_text(published, list(folders_below(unpacked)))}")
         if published.pickled:
-            check_pickles(published, found)
+            check_pickles(published, source)
         with cache.refuse_disk_errors(folder.parent), cache.replace_folder(folder) as part:
-            take_files(published, found, part, move=ours)
+            take_files(published, source, part, move=ours)
             (part / STAMP).write_text("whole\n")
     return folder
 
@@ -53,10 +56,10 @@ def import_files(name: str, path: Path, progress: OnProgress | None = None) -> P
 @contextmanager
 def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | None) -> Iterator[tuple[Path, bool]]:
     """A folder in which to look for the set, and whether it is a copy that may be taken apart."""
-    place = path.parent if path.is_file() and published.has(path.name) else path
-    packed = archives_to_unpack(published, place)
+    folder = path.parent if path.is_file() and published.has(path.name) else path
+    packed = archives_to_unpack(published, folder)
     if not packed:
-        yield place, False
+        yield folder, False
         return
     with cache.refuse_disk_errors(cache_folder.root()):
         temporary = TemporaryDirectory(prefix="import-", dir=cache_folder.root() / "files", ignore_cleanup_errors=True)
@@ -69,15 +72,15 @@ def files_to_import(published: PublishedSet, path: Path, progress: OnProgress | 
         yield Path(name), True
 
 
-def archives_to_unpack(published: PublishedSet, place: Path) -> list[Path]:
+def archives_to_unpack(published: PublishedSet, folder: Path) -> list[Path]:
     """What to unpack: nothing where the set is there as it is; of a folder's archives the published ones, else all."""
-    if place.is_file():
-        return [place]
-    if find_below(published, place) is not None:
+    if folder.is_file():
+        return [folder]
+    if find_below(published, folder) is not None:
         return []
-    found = [p for p in sorted(place.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
-    known = {wanted.name for wanted in published.downloads()}
-    return [path for path in found if path.name in known] or found
+    packed = [p for p in sorted(folder.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
+    known = {download.name for download in published.downloads()}
+    return [path for path in packed if path.name in known] or packed
 
 
 def loose_files(published: PublishedSet, folder: Path) -> list[Path]:

@@ -17,7 +17,7 @@ def medians_of(dataset: Dataset, partition: Partition) -> np.ndarray | None:
     if not dataset.void:
         return None
     public = np.zeros(0, np.int64) if partition.public is None else partition.public
-    parts = [own.parts["train"] for own in (partition.clients, partition.newcomers)]
+    parts = [clients.parts["train"] for clients in (partition.clients, partition.newcomers)]
     rows = np.concatenate([*(rows for rows, _ in parts), public])
     sizes = np.concatenate([*(sizes for _, sizes in parts), [len(public)]])
     void, owners = [*dataset.void], np.repeat(np.arange(len(sizes)), sizes)

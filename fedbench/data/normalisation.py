@@ -81,12 +81,12 @@ class PixelMoments(Statistics):
         self.histogram = self.histogram + np.stack(counts) if len(self.histogram) else np.stack(counts)
 
     def mean_and_std(self) -> tuple[list[float], list[float]]:
-        found = []
+        moments = []
         for counts in self.histogram.tolist():  # of Python, which are exact, so that a constant channel is seen as one
             n, total = sum(counts), sum(v * k for v, k in enumerate(counts))
             spread = n * sum(v * v * k for v, k in enumerate(counts)) - total**2
-            found.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
-        means, stds = zip(*found, strict=True)
+            moments.append((total / (255 * n), spread**0.5 / (255 * n) or 1.0))
+        means, stds = zip(*moments, strict=True)
         return list(means), list(stds)
 
 
@@ -139,8 +139,8 @@ class ChannelMoments(Statistics):
             self.channels = self.given
             return []
         self.channels, reason = self._certain() or self._ask(where)
-        said = f"samples {[*self.shape]} have {CONSTANTS[self.channels]}: {reason}"
-        return [Decision("samples", said, "certain", "data.channels", self.channels)]
+        text = f"samples {[*self.shape]} have {CONSTANTS[self.channels]}: {reason}"
+        return [Decision("samples", text, "certain", "data.channels", self.channels)]
 
     def _certain(self) -> tuple[Channels, str] | None:
         """The channels, and why no others make sense; None if others do."""
@@ -170,7 +170,7 @@ class ChannelMoments(Statistics):
 
     def _gap(self, name: Channels) -> float:
         """How far the constants along a dimension are from those of all numbers, in deviations."""
-        (mean, std), (centre, scale) = (map(np.array, self.known[own].mean_and_std()) for own in (name, "single"))
+        (mean, std), (centre, scale) = (map(np.array, self.known[form].mean_and_std()) for form in (name, "single"))
         return float(max((abs(mean - centre) / scale).max(), abs(np.log(std / scale)).max()))
 
     def _chance(self, name: Channels) -> float:

@@ -22,7 +22,7 @@ def scale_and_shift(
         return None
     ones = [1] * (len(dataset.shape) - 1)
     shape = (*ones, -1) if dataset.channels == "last" else (-1, *ones)
-    mean, std = (torch.tensor(own, dtype=torch.float64).view(shape) for own in (dataset.mean, dataset.std))
+    mean, std = (torch.tensor(constants, dtype=torch.float64).view(shape) for constants in (dataset.mean, dataset.std))
     return (1 / (dataset.unit * std)).to(device, dtype), (-mean / std).to(device, dtype)
 
 

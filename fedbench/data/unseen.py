@@ -14,19 +14,19 @@ def unseen_features(samples: np.ndarray, columns: Sequence[str], train: np.ndarr
     """Names features that only the test rows tell apart."""
     if not columns or not len(train) or not len(test):
         return
-    places = np.arange(len(columns))
+    numbers = np.arange(len(columns))
     for rows in (train[:FEW], train):  # most vary among few samples
-        places = places[_constant(samples, rows, places, samples[train[0]])]
-    names = [columns[place] for place in places[~_constant(samples, test, places, samples[train[0]])]]
+        numbers = numbers[_constant(samples, rows, numbers, samples[train[0]])]
+    names = [columns[number] for number in numbers[~_constant(samples, test, numbers, samples[train[0]])]]
     if names:
         shown = first_of(names)
         yield f"{len(names)} features have one value in the training part and others in the test part: {shown}"
 
 
-def _constant(samples: np.ndarray, rows: np.ndarray, places: np.ndarray, first: np.ndarray) -> np.ndarray:
+def _constant(samples: np.ndarray, rows: np.ndarray, numbers: np.ndarray, first: np.ndarray) -> np.ndarray:
     """Whether these rows have the values of `first` at these places, bool [places]; NaN is a value too."""
-    values = samples[np.ix_(rows, places)]
-    return np.asarray(((values == first[places]) | (np.isnan(values) & np.isnan(first[places]))).all(0))
+    values = samples[np.ix_(rows, numbers)]
+    return np.asarray(((values == first[numbers]) | (np.isnan(values) & np.isnan(first[numbers]))).all(0))
 
 
 def first_of(names: Sequence[str]) -> str:

@@ -84,12 +84,12 @@ class Companion:
 
     def scores_of_other(self, x: Tensor) -> Tensor:
         """Outputs of the training's model in train mode, with the dropout masks of this model's pass."""
-        own = self.engine.flat.weights()
+        weights = self.engine.flat.weights()
         self.engine.flat.load(self.other)
         with torch.no_grad(), seeds.preserved_torch_stream(), self.engine.flat.autocast():
-            found: Tensor = outputs_of(self.engine.flat.module(x))
-        self.engine.flat.load(own)
-        return found
+            scores: Tensor = outputs_of(self.engine.flat.module(x))
+        self.engine.flat.load(weights)
+        return scores
 
     @contextmanager
     def _with_own_weights(self) -> Iterator[None]:

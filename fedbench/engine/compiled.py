@@ -149,8 +149,8 @@ class CompiledGroup(Group):
             for cursor in cursors
         ]
 
-    def update(self, own: StepTensors) -> None:
-        self.kind.optimizer.step(own.w, own.g, own.states, own.rate)
+    def update(self, state: StepTensors) -> None:
+        self.kind.optimizer.step(state.w, state.g, state.states, state.rate)
 
     def _look_at(self, cursor: Cursor) -> None:
         """Decides by a fit of this kind how batches are made."""
@@ -177,11 +177,11 @@ class CompiledGroup(Group):
         """Takes the next steps of all of them, each up to the next that is taken alone."""
         taken = [(cursor, self._take_places(cursor)) for cursor in cursors]
         batches = gather_rows(taken, self.rows.count, self.whole, self.rows.w.dtype if self._fills_up else None)
-        own, logs = self._own_tensors(), list[Tensor]()
+        tensors, logs = self._own_tensors(), list[Tensor]()
         for step in batches.steps():
             if self._program is None:
-                self._program = self._compile([*own, *step])
-            logs += self._program(*own, *step)
+                self._program = self._compile([*tensors, *step])
+            logs += self._program(*tensors, *step)
         for cursor, places in taken:
             for place, logged in zip(places, logs, strict=False):
                 cursor.logs_of[place.size].append(logged[cursor.row])
@@ -195,10 +195,10 @@ class CompiledGroup(Group):
         """What a step of all rows reads and changes beside its batches."""
         return [*self._changing(self.tensors(None)).values(), self.rate, *self._masks()]
 
-    def _changing(self, own: StepTensors) -> dict[str, Tensor]:
+    def _changing(self, state: StepTensors) -> dict[str, Tensor]:
         """What a step may change, by name."""
-        named = [(f"{BUFFER}{number}", buffer) for number, buffer in enumerate(own.views.buffers)]
-        return {"w": own.w, "losses": self.rows.losses, **own.states, **own.needs, **dict(named)}
+        named = [(f"{BUFFER}{number}", buffer) for number, buffer in enumerate(state.views.buffers)]
+        return {"w": state.w, "losses": self.rows.losses, **state.states, **state.needs, **dict(named)}
 
     def _masks(self) -> list[Tensor]:
         return [part for part in (self.mask, self.start) if part is not None]
@@ -222,7 +222,7 @@ class CompiledGroup(Group):
         versions = {name: tensor._version for name, tensor in new.items()}
         w, g = new["w"], torch.zeros_like(new["w"])
         buffers = [tensor for name, tensor in new.items() if name.startswith(BUFFER)]
-        own = StepTensors(
+        step_tensors = StepTensors(
             w=w,
             g=g,
             views=views_of(self.rows.layout, self.kind.moving, w, g, buffers),
@@ -232,7 +232,7 @@ class CompiledGroup(Group):
             start=masks[1] if masks else None,
             rate=rate,
         )
-        losses, logged = self.take_step(own, index, batch, shares)
+        losses, logged = self.take_step(step_tensors, index, batch, shares)
         with torch.no_grad():
             new["losses"].add_(losses)
             changed = {name for name, tensor in new.items() if tensor._version != versions[name]}
@@ -247,8 +247,8 @@ def gather_rows(taken: Taken, rows: int, whole: Size, shares: torch.dtype | None
     """The batches at places of several fits. whole: size of a whole batch; shares: their type, if some are smaller."""
     index, tensors = gather_samples(taken)
     sizes = np.zeros((len(taken), max(len(places) for _, places in taken)), np.int64)
-    for own, (_, places) in zip(sizes, taken, strict=True):
-        own[: len(places)] = [place.size[0] for place in places]
+    for row_sizes, (_, places) in zip(sizes, taken, strict=True):
+        row_sizes[: len(places)] = [place.size[0] for place in places]
     columns = [cursor.row for cursor, _ in taken]
     spread = lambda values: spread_over_rows(values, columns, rows, index.device)  # noqa: E731
     active = sizes > 0

@@ -101,11 +101,11 @@ class Cursor:
     def end(self, calls: Sequence[tuple[str, dict[str, Any]]], logs: Sequence[Sequence[float]]) -> None:
         """Notes the logs of the steps of the last epoch. calls: the names and options of the values."""
         sizes = self.sizes[len(self.sizes) - self._last :]
-        for place, (size, row) in enumerate(zip(sizes, logs, strict=True)):
+        for number, (size, row) in enumerate(zip(sizes, logs, strict=True)):
             self.logs.in_step, self.logs.batch_size = True, size[0]
             for (name, options), value in zip(calls, row, strict=True):
                 self.logs.log(name, value, **options)
-            if place + 1 == len(sizes):
+            if number + 1 == len(sizes):
                 self.logs.in_step = False
                 self.logged.update(self.logs.end_epoch())
 
@@ -128,11 +128,11 @@ def gather_samples(taken: Taken) -> tuple[Tensor, list[Tensor]]:
     Of paired data the tensors of the second follow, `[m, ...]`.
     """
     cursors, device = [cursor for cursor, _ in taken], taken[0][0].device
-    places = [place for _, own in taken for place in own]
+    places = [place for _, taken_places in taken for place in taken_places]
     draws = {name: torch.cat([place.draws[name] for place in places]) for name in places[0].draws}
-    firsts = [[place.index for place in own] for _, own in taken]
+    firsts = [[place.index for place in taken_places] for _, taken_places in taken]
     index, tensors = _gather([cursor.data for cursor in cursors], firsts, draws, device)
-    seconds = [[place.second for place in own if place.second is not None] for _, own in taken]
+    seconds = [[place.second for place in taken_places if place.second is not None] for _, taken_places in taken]
     if any(seconds):
         sets = [cursor.second for cursor in cursors if cursor.second is not None]
         tensors += _gather(sets, seconds, {}, device)[1]
@@ -143,8 +143,8 @@ def _gather(
     sets: Sequence[Batches], places: Sequence[Sequence[Tensor]], draws: dict[str, Tensor], device: torch.device
 ) -> tuple[Tensor, list[Tensor]]:
     """Batches of each data set, one after another: their places in it `[n]`, and their tensors `[n, ...]`."""
-    index = torch.cat([place for own in places for place in own])
-    counts = [sum(map(len, own)) for own in places]
+    index = torch.cat([place for batches in places for place in batches])
+    counts = [sum(map(len, batches)) for batches in places]
     whole = join_splits(sets)
     if whole is not None:
         starts = torch.tensor([0, *accumulate(len(data) for data in sets[:-1])]).repeat_interleave(torch.tensor(counts))
@@ -152,7 +152,7 @@ def _gather(
         return index, list(whole.batch(sent, draws))
     index, parts = index.to(device), []
     own_draws = {name: drawn.split(counts) for name, drawn in draws.items()}
-    for number, (data, own) in enumerate(zip(sets, index.split(counts), strict=True)):
+    for number, (data, indices) in enumerate(zip(sets, index.split(counts), strict=True)):
         drawn = {name: values[number] for name, values in own_draws.items()}
-        parts.append(data.batch(own, drawn) if drawn else data.batch(own))  # type: ignore[call-arg]
+        parts.append(data.batch(indices, drawn) if drawn else data.batch(indices))  # type: ignore[call-arg]
     return index, [torch.cat(tensors) for tensors in zip(*parts, strict=True)]

@@ -148,14 +148,14 @@ class Engine:
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("default")
             yield
-        for own in caught:
-            text = str(own.message).partition("\n")[0].partition(" (Triggered internally")[0]
+        for warning in caught:
+            text = str(warning.message).partition("\n")[0].partition(" (Triggered internally")[0]
             kind = re.sub(r"\d+", "#", text)
-            if own.filename.startswith(LIGHTNING) or kind in self.warned:
+            if warning.filename.startswith(LIGHTNING) or kind in self.warned:
                 continue
-            if issubclass(own.category, UserWarning):
+            if issubclass(warning.category, UserWarning):
                 self.warned[kind] = text
-            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
     def run(self, fit: Fit, plan: BatchPlan) -> None:
         """Runs every epoch and batch of a fit on the prepared module."""
@@ -272,7 +272,7 @@ class Engine:
     def _moving(self, module_name: str, move: Move) -> list[bool]:
         """Whether each tensor of a submodule may move; a submodule without tensors follows its parent."""
         under = module_name + "." if module_name else ""
-        own = [s for s in self.flat.layout.params if s.name.startswith(under)]
-        if not own and module_name:
+        slots = [s for s in self.flat.layout.params if s.name.startswith(under)]
+        if not slots and module_name:
             return self._moving(module_name.rpartition(".")[0], move)
-        return [holds_one(move.mask[s.place]) for s in own]
+        return [holds_one(move.mask[s.place]) for s in slots]

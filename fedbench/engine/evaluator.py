@@ -89,8 +89,8 @@ class Evaluator:
         if groups:
             outputs, targets = (torch.cat(parts) for parts in zip(*predictions, strict=True))
             primary = self.task.primary.name
-            for name, own in groups.items():
-                part = self.task.score_all([(outputs[own], targets[own])], self.flat.dtype)
+            for name, rows in groups.items():
+                part = self.task.score_all([(outputs[rows], targets[rows])], self.flat.dtype)
                 if primary in part:
                     score[f"{primary}/{name}"] = part[primary]
         return score

@@ -45,11 +45,13 @@ class SquaredGradients:
 
     def _rules_agree(self, x: Tensor, y: Tensor) -> bool:
         try:
-            found, expected = self._by_layers(x, y), self._by_samples(x, y)
+            by_layers, expected = self._by_layers(x, y), self._by_samples(x, y)
         except RuntimeError:
             return False
         largest = max(float(part.max()) for part in expected)
-        return all(torch.allclose(*both, rtol=1e-2, atol=1e-6 * largest) for both in zip(found, expected, strict=True))
+        return all(
+            torch.allclose(*both, rtol=1e-2, atol=1e-6 * largest) for both in zip(by_layers, expected, strict=True)
+        )
 
     def __call__(self, x: Tensor, y: Tensor) -> list[Tensor]:
         """The sum `[*shape]` of every parameter, float64; x and y: at most `at_once` samples with targets."""
@@ -66,15 +68,15 @@ class SquaredGradients:
                 hooks.callback(layer.register_forward_hook(partial(note_call, seen, name)).remove)
             loss = self.loss(self.module(x), y, reduction="sum")
         errors = torch.autograd.grad(loss, [edge for _, edge in seen.values()], allow_unused=True)
-        found: dict[str, Tensor] = {}
+        squares: dict[str, Tensor] = {}
         for (name, (inputs, _)), error in zip(seen.items(), errors, strict=True):
             if error is not None:
                 layer = self.layers[name]
                 sums = LAYER_RULES[type(layer)](layer, inputs, error)
-                found |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
+                squares |= {f"{name}.{which}".lstrip("."): part for which, part in zip(("weight", "bias"), sums)}  # noqa: B905
         shapes = {name: self.module.get_parameter(name).shape for name in self.names}
         return [
-            found[name].view(shape) if name in found else torch.zeros(shape, dtype=torch.float64, device=x.device)
+            squares[name].view(shape) if name in squares else torch.zeros(shape, dtype=torch.float64, device=x.device)
             for name, shape in shapes.items()
         ]
 

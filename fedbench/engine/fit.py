@@ -156,15 +156,15 @@ class Loss:
 
     def of(self, net: LightningModule, batch: Any, s: Any) -> Tensor:
         """The loss of a batch. Raises RunError if the function returns no loss."""
-        found = self.function(net, batch, s)
-        if not isinstance(found, Tensor) or found.numel() != 1 or not found.requires_grad:
-            got = f"a tensor of shape {list(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        loss = self.function(net, batch, s)
+        if not isinstance(loss, Tensor) or loss.numel() != 1 or not loss.requires_grad:
+            got = f"a tensor of shape {list(loss.shape)}" if isinstance(loss, Tensor) else type(loss).__name__
             name = getattr(self.function, "__name__", "function")
             raise RunError(
                 f"the loss {name} must return a tensor, one number that depends on the parameters; it returned {got}",
                 place_of_code(self.function),
             )
-        return found
+        return loss
 
 
 @dataclass(frozen=True)
@@ -178,8 +178,8 @@ class Part:
 
     def settings(self, decay: float) -> dict[str, float]:
         """What differs, by the names of torch.optim; decay: factor of the learning rate."""
-        found = {"lr": self.lr, "momentum": self.momentum, "weight_decay": self.weight_decay}
-        return {name: value * decay if name == "lr" else value for name, value in found.items() if value is not None}
+        settings = {"lr": self.lr, "momentum": self.momentum, "weight_decay": self.weight_decay}
+        return {name: value * decay if name == "lr" else value for name, value in settings.items() if value is not None}
 
 
 class Step:
@@ -210,11 +210,11 @@ class Step:
     def change(self, g: Tensor, w: Tensor, s: Any) -> None:
         """Edits the gradient. Raises RunError if the edit returns a value, which would be ignored."""
         assert self.edit is not None
-        found = self.edit(g, w, s)
-        if found is not None and found is not g:
+        result = self.edit(g, w, s)
+        if result is not None and result is not g:
             raise RunError(
                 f"the edit {getattr(self.edit, '__name__', '')} of a step must change g in place and return nothing; "
-                f"it returned a {type(found).__name__}",
+                f"it returned a {type(result).__name__}",
                 place_of_code(self.edit),
             )
 

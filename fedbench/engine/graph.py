@@ -48,8 +48,8 @@ class Graph(RowEngine):
     def new_group(self, kind: Kind, like: Fit) -> "GraphGroup":
         return GraphGroup(self, kind, like)
 
-    def row_of(self, client: int, place: int) -> int:
-        return place % self.width
+    def row_of(self, client: int, index: int) -> int:
+        return index % self.width
 
 
 class GraphGroup(Group):
@@ -69,9 +69,9 @@ class GraphGroup(Group):
             super().set_rate(rate)
             self._last_rate = rate
 
-    def update(self, own: StepTensors) -> None:
-        sgd, buffers = self.kind.optimizer, list[Tensor | None](own.states.values())
-        step_sgd([own.w], [own.g], buffers, lr=own.rate, momentum=sgd.momentum, weight_decay=sgd.weight_decay)
+    def update(self, state: StepTensors) -> None:
+        sgd, buffers = self.kind.optimizer, list[Tensor | None](state.states.values())
+        step_sgd([state.w], [state.g], buffers, lr=state.rate, momentum=sgd.momentum, weight_decay=sgd.weight_decay)
 
     def run(self, cursors: Sequence[Cursor]) -> None:
         for cursor in cursors:
@@ -163,23 +163,23 @@ class GraphGroup(Group):
 
         def after(work: Callable[[], None]) -> list[Tensor]:
             work()
-            found = [tensor.clone() for tensor in state]
+            copies = [tensor.clone() for tensor in state]
             for tensor, value in zip(state, before, strict=True):
                 tensor.copy_(value)
             feed.at.zero_()
-            return found
+            return copies
 
         try:
             with stream.active():
                 with stream.without_waiting():
                     expected = after(step)
                 replay = stream.capture(step)
-                found = after(replay)
+                actual = after(replay)
         except RuntimeError as error:
             raise UnsupportedFitError(f"its step cannot be captured: {first_line(error)}") from error
         finally:
             stream.lead()
-        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(expected, found, strict=True)):
+        if not all(torch.equal(a.nan_to_num(), b.nan_to_num()) for a, b in zip(expected, actual, strict=True)):
             raise UnsupportedFitError("a replay of its step gives other bits than the step")
         return CapturedStep(feed, replay)
 
@@ -261,8 +261,8 @@ class Feed:
 
 def fill_feeds(feeds: Sequence[Feed], counts: Sequence[int], batches: Batch) -> None:
     """Gives each feed so many of the batches `[n, b, ...]`; its next step is on the first of them."""
-    for place, given in enumerate((batches.index, *batches.tensors)):
-        room = [feed.whole[place][:count] for feed, count in zip(feeds, counts, strict=True)]
+    for number, given in enumerate((batches.index, *batches.tensors)):
+        room = [feed.whole[number][:count] for feed, count in zip(feeds, counts, strict=True)]
         torch._foreach_copy_(room, given.split(list(counts)))
     torch._foreach_zero_([feed.at for feed in feeds])
 

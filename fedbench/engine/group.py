@@ -97,16 +97,16 @@ def fit_kind(engine: Any, fit: Fit) -> Kind:
         if not is_constant(value):
             raise UnsupportedFitError(f"a loss or an edit of the method needs {name}, which is not a tensor")
     mask = None if fit.move is None else fit.move.mask
-    own = fit.loss.needs if fit.loss else {}
+    loss_needs = fit.loss.needs if fit.loss else {}
     if engine.widens:
-        _refuse_places(engine, tensors.keys() - own.keys(), tensors)
-    widened = per_sample(engine, fit, {name: tensors[name] for name in own if name in tensors})
+        _refuse_places(engine, tensors.keys() - loss_needs.keys(), tensors)
+    widened = per_sample(engine, fit, {name: tensors[name] for name in loss_needs if name in tensors})
     shapes = [(name, widened.get(name) or tuple(value.shape), value.dtype) for name, value in sorted(tensors.items())]
     return Kind(
         function=fit.loss and identity_of(fit.loss.function, "loss"),
         constants=tuple(sorted(constants.items())),
-        needs=tuple(need for need in shapes if need[0] in own),
-        edit_needs=tuple(need for need in shapes if need[0] not in own),
+        needs=tuple(need for need in shapes if need[0] in loss_needs),
+        edit_needs=tuple(need for need in shapes if need[0] not in loss_needs),
         moving=slots_with_one(mask, engine.flat.layout.params),
         masked=mask is not None,
         frozen="train" if fit.move is None else fit.move.frozen,
@@ -139,9 +139,9 @@ def per_sample(engine: Any, fit: Fit, tensors: Mapping[str, Tensor]) -> dict[str
 def _refuse_places(engine: Any, names: Set[str], tensors: Mapping[str, Tensor]) -> None:
     """Raises UnsupportedFitError for inputs of an edit whose size is that of no vector, and so a client's own."""
     size = engine.flat.layout.size
-    own = [name for name in sorted(names) if tuple(tensors[name].shape) not in ((), (size,))]
-    if own:
-        raise UnsupportedFitError(f"an edit of the method needs {own[0]}, whose size is a client's own")
+    misfits = [name for name in sorted(names) if tuple(tensors[name].shape) not in ((), (size,))]
+    if misfits:
+        raise UnsupportedFitError(f"an edit of the method needs {misfits[0]}, whose size is a client's own")
 
 
 def _first_reason(reasons: dict[str, bool]) -> str | None:
@@ -150,9 +150,9 @@ def _first_reason(reasons: dict[str, bool]) -> str | None:
 
 def has_gradient_hooks(module: nn.Module) -> bool:
     """Whether hooks are called in the backward pass, which tensors of rows do not support."""
-    own = [getattr(m, name) for m in module.modules() for name in ("_backward_hooks", "_backward_pre_hooks")]
+    hooks = [getattr(m, name) for m in module.modules() for name in ("_backward_hooks", "_backward_pre_hooks")]
     tensors = [getattr(p, name) for p in module.parameters() for name in ("_backward_hooks", AFTER)]
-    return any(own) or any(tensors)
+    return any(hooks) or any(tensors)
 
 
 def identity_of(function: Any, what: str) -> Any:
@@ -260,11 +260,11 @@ class Group(ABC):
         self.rows.load(rows, [fit.start for fit in fits], losses)
         for name, whole in self.states.items():
             torch._foreach_zero_([whole[row] for row in rows])
-            known = [(row, own[name]) for row, own in zip(rows, memories, strict=True) if own.get(name) is not None]
+            known = [(row, old[name]) for row, old in zip(rows, memories, strict=True) if old.get(name) is not None]
             copy_to_rows(whole, [row for row, _ in known], [value for _, value in known])
         needs = [vars(fit.needs(self.rows.w)) for fit in fits]
         for name, whole in self.needs.items():
-            copy_to_rows(whole, rows, [own[name] for own in needs])
+            copy_to_rows(whole, rows, [tensors[name] for tensors in needs])
         if self.mask is not None and self.start is not None:
             copy_to_rows(self.mask, rows, [fit.move.mask for fit in fits if fit.move is not None])
             copy_to_rows(self.start, rows, [fit.start.params for fit in fits])
@@ -290,38 +290,38 @@ class Group(ABC):
         return logged
 
     def take_step(
-        self, own: StepTensors, index: Tensor, tensors: Sequence[Tensor], shares: Tensor | None = None
+        self, state: StepTensors, index: Tensor, tensors: Sequence[Tensor], shares: Tensor | None = None
     ) -> tuple[Tensor, Sequence[Tensor]]:
         """A gradient step on a batch, or one of each row: returns the losses and the module's logs.
 
         shares: of the samples in the mean loss of a batch, if rows have batches of several sizes.
         """
-        stacked = own.w.dim() > 1
-        loss, gradients, logged = self.step(self.inputs(own, index, tensors), stacked, shares)
-        w, g = own.w, own.g
+        stacked = state.w.dim() > 1
+        loss, gradients, logged = self.step(self.inputs(state, index, tensors), stacked, shares)
+        w, g = state.w, state.g
         with torch.no_grad():
-            if own.views.frozen:
+            if state.views.frozen:
                 g.zero_()
-            torch._foreach_copy_(own.views.gradients, list(gradients))
+            torch._foreach_copy_(state.views.gradients, list(gradients))
             if self._edit.edit is not None:
                 # Vectors, and numbers as `[]` or `[K, 1]`.
-                needs = {n: v.unsqueeze(-1) if stacked and v.dim() == 1 else v for n, v in own.needs.items()}
+                needs = {n: v.unsqueeze(-1) if stacked and v.dim() == 1 else v for n, v in state.needs.items()}
                 self._edit.change(g, w, SimpleNamespace(index=index, **needs, **dict(self.kind.constants)))
             if self.engine.train.clip_norm is not None:
-                clip_gradient(g, self.engine.train.clip_norm, own.mask)
-            self.update(own)
-            if own.mask is not None and own.start is not None:
-                w.copy_(torch.where(own.mask, w, own.start))
+                clip_gradient(g, self.engine.train.clip_norm, state.mask)
+            self.update(state)
+            if state.mask is not None and state.start is not None:
+                w.copy_(torch.where(state.mask, w, state.start))
         return loss, logged
 
     @abstractmethod
-    def update(self, own: StepTensors) -> None:
+    def update(self, state: StepTensors) -> None:
         """The optimiser's step along the gradients."""
 
-    def inputs(self, own: StepTensors, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
+    def inputs(self, state: StepTensors, index: Tensor, tensors: Sequence[Tensor]) -> list[list[Tensor]]:
         """The inputs of a `RowStep`."""
-        needs = [own.needs[name] for name, *_ in self.kind.needs]
-        return [own.views.moving, [*own.views.frozen, *own.views.buffers], [*tensors], [*needs, index]]
+        needs = [state.needs[name] for name, *_ in self.kind.needs]
+        return [state.views.moving, [*state.views.frozen, *state.views.buffers], [*tensors], [*needs, index]]
 
     def end(self, cursors: Sequence[Cursor]) -> list[Weights | BaseException]:
         """The trained weights of fits that `begin` has begun, or their errors; what they have changed is copied back.
@@ -361,9 +361,9 @@ class Group(ABC):
         if not self.step.logs.calls or not cursors:
             return
         rows = [self.last_logs(cursor) for cursor in cursors]
-        values = iter(torch.stack([row for own in rows for row in own]).tolist())  # a GPU is waited for once
-        for cursor, own in zip(cursors, rows, strict=True):
-            cursor.end(self.step.logs.calls, [*islice(values, len(own))])
+        values = iter(torch.stack([row for row_logs in rows for row in row_logs]).tolist())  # a GPU is waited for once
+        for cursor, row in zip(cursors, rows, strict=True):
+            cursor.end(self.step.logs.calls, [*islice(values, len(row))])
 
     def wait(self, cursors: Sequence[Cursor]) -> None:  # noqa: B027
         """Has the device's next work wait for the steps of these fits."""

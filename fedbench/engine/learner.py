@@ -115,7 +115,7 @@ class Learner:
             (changed, "what a client's model needs later belongs in a buffer (self.register_buffer)"),
         )
         return lines + [
-            f"{name}: its code changes {', '.join(f'self.{own}' for own in names)}, which stays with no client: every "
+            f"{name}: its code changes {', '.join(f'self.{key}' for key in names)}, which stays with no client: every "
             f"fit and evaluation begins with the value of the constructor; {remedy}"
             for names, remedy in remedies
             if names

@@ -243,9 +243,9 @@ class Training:
         return batch_for(self.engine.flat.module, batch) if self._structured else batch
 
     def _count(self, loss: Tensor | None) -> Tensor:
-        found = needed_loss(loss, self.engine.flat.module)
-        self.engine.ledger.add(found)
-        return found
+        known = needed_loss(loss, self.engine.flat.module)
+        self.engine.ledger.add(known)
+        return known
 
     def _advance(self, interval: str, count: int, plateau: bool) -> None:
         if self.stepper.schedulers and (interval == "epoch" or self._ends_step):

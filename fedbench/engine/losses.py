@@ -51,19 +51,19 @@ def result_of(output: Any, loss: Tensor | None) -> dict[str, Any]:
     return {**(output if isinstance(output, dict) else {}), "loss": loss.detach()}
 
 
-def outputs_of(found: Any) -> Any:
+def outputs_of(output: Any) -> Any:
     """The task's outputs in forward's result: a tensor, `logits` of a dict or an object, the first of a tuple."""
-    if isinstance(found, Tensor):
-        return found
-    if isinstance(found, Mapping):
-        return found.get("logits", found)
-    parts = output_parts(found)
-    return parts[0] if parts else getattr(found, "logits", found)
+    if isinstance(output, Tensor):
+        return output
+    if isinstance(output, Mapping):
+        return output.get("logits", output)
+    parts = output_parts(output)
+    return parts[0] if parts else getattr(output, "logits", output)
 
 
-def output_parts(found: Any) -> tuple[Any, ...]:
+def output_parts(output: Any) -> tuple[Any, ...]:
     """The results of a forward that returns several unnamed values; empty otherwise."""
-    return tuple(found) if isinstance(found, tuple | list) and not hasattr(found, "logits") else ()
+    return tuple(output) if isinstance(output, tuple | list) and not hasattr(output, "logits") else ()
 
 
 def task_loss(net: LightningModule, batch: Any, s: Any = None) -> Tensor:

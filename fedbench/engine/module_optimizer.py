@@ -114,9 +114,9 @@ def restrain(optimizer: Optimizer, schedulers: list[Any], engine: Engine, fit: F
     if own_optimizer(engine, fit):
         engine.ledger.own_rate = True
         first, rate = optimizer.param_groups[0], fit.step.lr
-        own = engine.train.lr_scale if rate is None else rate / first.get("initial_lr", first["lr"])
-        if own * fit.step.decay != 1:
-            scale_rate(optimizer, own * fit.step.decay)
+        scale = engine.train.lr_scale if rate is None else rate / first.get("initial_lr", first["lr"])
+        if scale * fit.step.decay != 1:
+            scale_rate(optimizer, scale * fit.step.decay)
     if fit.move is not None and _splits_tensors(engine, fit.move.mask):
         hold_frozen(optimizer, engine.flat.w, fit.move.mask)
 

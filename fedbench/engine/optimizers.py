@@ -123,7 +123,7 @@ class FlatStepper(Stepper):
         self._parts, self._frozen = split_by_mask(self._trainable, engine.flat.layout.size)
         groups = split_by_parts(self._trainable, fit, engine.flat.layout.size) if fit.step.parts else []
         if groups:
-            self._parts, self._frozen = [place for places, _ in groups for place in places], None
+            self._parts, self._frozen = [piece for places, _ in groups for piece in places], None
         self._kept = None if self._frozen is None else self.w[self._frozen]
         self._most = engine.train.clip_norm
         self._engine, self._reuse_key = engine, reuse_key(engine, fit, steps)
@@ -142,8 +142,8 @@ class FlatStepper(Stepper):
         if not groups:
             return built_in_optimizer(self._engine, flats, fit, steps, flat=True)
         each = iter(flats)
-        own = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
-        return built_in_optimizer(self._engine, own, fit, steps, flat=True)
+        param_groups = [{"params": [next(each) for _ in places], **settings} for places, settings in groups]
+        return built_in_optimizer(self._engine, param_groups, fit, steps, flat=True)
 
     def zero_grad(self) -> None:
         self.g.zero_()
@@ -236,17 +236,17 @@ def split_by_parts(trainable: Tensor | None, fit: Fit, size: int) -> list[Group]
     rest = torch.ones(size, dtype=torch.bool) if trainable is None else trainable.cpu()
     groups: list[tuple[Tensor, dict[str, float]]] = []
     for part in fit.step.parts:
-        own = part.mask.cpu()
-        groups.append((rest & own, part.settings(fit.step.decay)))
-        rest = rest & ~own
-    found: list[Group] = []
+        entries = part.mask.cpu()
+        groups.append((rest & entries, part.settings(fit.step.decay)))
+        rest = rest & ~entries
+    with_slices: list[Group] = []
     for mask, settings in [(rest, {}), *groups]:
         slices = slices_of(mask, MOST_SLICES)
         if slices is None:
             raise ConfigError(f"a part with steps of its own has more than {MOST_SLICES} ranges in the model's vector")
         if slices:
-            found.append((slices, settings))
-    return found
+            with_slices.append((slices, settings))
+    return with_slices
 
 
 def make_stepper(engine: Engine, fit: Fit, steps: int) -> Stepper:

@@ -92,9 +92,9 @@ class PrivateTraining(Training):
     def __init__(self, engine: PrivateLoop, fit: Fit, plan: BatchPlan) -> None:
         super().__init__(engine, fit, plan)
         flat, mask = engine.flat, None if fit.move is None else fit.move.mask.to(engine.flat.device)
-        own = [(s, p) for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
-        self._slots = [slot for slot, _ in own]
-        self._parameters = {f"module.{slot.name}": parameter.detach() for slot, parameter in own}
+        trainable = [(s, p) for s, p in zip(flat.layout.params, flat.parameters, strict=True) if p.requires_grad]
+        self._slots = [slot for slot, _ in trainable]
+        self._parameters = {f"module.{slot.name}": parameter.detach() for slot, parameter in trainable}
         self._moving = None if mask is None else torch.cat([mask[s.place] for s in self._slots])
         self._model = OneSample(flat.module, self)
         self._expected = engine.expected_batch_size(len(fit.data))
@@ -110,16 +110,16 @@ class PrivateTraining(Training):
 
     def _closure(self, batch: Any, at: At | None) -> Tensor:
         """The private gradient of a batch in the flat vector, and the loss of the batch."""
-        hooks, stepper, flat, asked = self.hooks, self.stepper, self.engine.flat, self.engine.private
+        hooks, stepper, flat, privacy = self.hooks, self.stepper, self.engine.flat, self.engine.private
         hooks("on_before_zero_grad", stepper.optimizer)
         stepper.zero_grad()
         stepper.gather()
         with torch.no_grad():
             total, losses = self._clipped_sum(batch)
             self.loss = losses.mean() if len(losses) else None
-            if asked.noise:
+            if privacy.noise:
                 noise = torch.randn(len(total), generator=self._noise, dtype=total.dtype).to(total.device)
-                total.add_(noise, alpha=asked.noise * asked.clip)
+                total.add_(noise, alpha=privacy.noise * privacy.clip)
             parts = total.div_(self._expected).split([slot.size for slot in self._slots])
             for slot, part in zip(self._slots, parts, strict=True):
                 flat.g[slot.place] = part

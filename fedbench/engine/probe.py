@@ -44,7 +44,7 @@ def check_outputs(learner: Learner, output: object, count: int, outputs: int, ta
 
     outputs: the number of classes, or of a target's numbers. target: the shape of a target.
     """
-    name, task, found = type(learner.module).__name__, learner.task, outputs_of(output)
+    name, task, scores = type(learner.module).__name__, learner.task, outputs_of(output)
     legal = [(count, *shape) for shape in task.output_shapes(target, outputs)]
     fitting = [part for part in output_parts(output) if isinstance(part, Tensor) and legal and _fits(part, legal)]
     if len(fitting) > 1:
@@ -52,11 +52,11 @@ def check_outputs(learner: Learner, output: object, count: int, outputs: int, ta
             f"model {name}: forward(x) returns {len(fitting)} tensors of shape {list(fitting[0].shape)}, and each "
             'could be the outputs: return the outputs alone, or {"logits": outputs, ...}'
         )
-    if not isinstance(found, Tensor) or not _fits(found, legal or [(count, ...)]):
-        got = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+    if not isinstance(scores, Tensor) or not _fits(scores, legal or [(count, ...)]):
+        got = tuple(scores.shape) if isinstance(scores, Tensor) else type(scores).__name__
         one = task.classes and outputs == 2 and got in ((count,), (count, 1))
         hint = "; if it returns one logit, set --task binary --partition iid (or natural, domain, file)" if one else ""
-        if task.classes and isinstance(found, Tensor) and found.ndim == 2 and not hint:
+        if task.classes and isinstance(scores, Tensor) and scores.ndim == 2 and not hint:
             hint = "; a constructor's argument `classes` gets the number of classes of the data"
         shape = ", ".join(["batch", *(str(size or "any") for size in legal[0][1:])]) if legal else "batch, ..."
         raise ConfigError(
@@ -71,18 +71,18 @@ def _fits(part: Tensor, legal: Sequence[tuple[Any, ...]]) -> bool:
         part.shape[:1] == shape[:1]
         if shape[1:] == (...,)
         else part.ndim == len(shape)
-        and all(asked in (None, size) for size, asked in zip(part.shape, shape, strict=True))
+        and all(legal_size in (None, size) for size, legal_size in zip(part.shape, shape, strict=True))
         for shape in legal
     )
 
 
 def probe_metrics(learner: Learner, data: Batches) -> None:
     """Tries the chosen metrics, and a task of the user's, on a client's samples. Raises ConfigError if one fails."""
-    own = bool(TASKS.path(learner.task.name))
-    if (learner.task.further or own) and len(data):
-        with as_config_error(f"data.task = {learner.task.name}: score" if own else "evaluate.metrics"):
+    is_users = bool(TASKS.path(learner.task.name))
+    if (learner.task.further or is_users) and len(data):
+        with as_config_error(f"data.task = {learner.task.name}: score" if is_users else "evaluate.metrics"):
             score = learner.evaluate(learner.initial(), data)
-            if own:
+            if is_users:
                 check_score(learner.task, score)
 
 

@@ -61,8 +61,8 @@ class RowEngine(Loop):
         self._groups[kind] = group
         return group
 
-    def row_of(self, client: int, place: int) -> int:
-        """The row of a client, which is at this place among those that train."""
+    def row_of(self, client: int, index: int) -> int:
+        """The row of a client; index: its place among those that train."""
         return client % self.width
 
     def _fit(self, fit: Fit) -> Weights:
@@ -82,22 +82,22 @@ class RowEngine(Loop):
         """Begins fits, whose rows nobody else uses until they have ended."""
         begun, groups = BegunFits(requests), defaultdict[Kind, list[int]](list)
         refusal = engine_refusal(self)
-        for place, request in enumerate(requests):
+        for index, request in enumerate(requests):
             try:
                 if refusal is not None:
                     raise UnsupportedFitError(refusal)
-                groups[fit_kind(self, request.fit)].append(place)
+                groups[fit_kind(self, request.fit)].append(index)
             except UnsupportedFitError as error:
                 self._remark(error)
-                begun.answers[place] = self.fit_by_loop(request)
+                begun.answers[index] = self.fit_by_loop(request)
         try:
-            for kind, places in groups.items():
-                own = [requests[place] for place in places]
+            for kind, indices in groups.items():
+                group_requests = [requests[index] for index in indices]
                 try:
-                    group = self.group(kind, own[0].fit)
-                    begun.groups.append((group, places, group.begin(own)))
+                    group = self.group(kind, group_requests[0].fit)
+                    begun.groups.append((group, indices, group.begin(group_requests)))
                 except FAILURES as error:
-                    begun.answers.update(zip(places, self._fit_apart(kind, own, error), strict=True))
+                    begun.answers.update(zip(indices, self._fit_apart(kind, group_requests, error), strict=True))
         except BaseException:
             self.wait(begun)
             raise
@@ -111,13 +111,13 @@ class RowEngine(Loop):
     def end_together(self, begun: "BegunFits") -> list[Answer]:
         """The answers to fits that have begun."""
         answers = begun.answers
-        for group, places, cursors in begun.groups:
+        for group, indices, cursors in begun.groups:
             try:
-                answers.update(zip(places, group.end(cursors), strict=True))
+                answers.update(zip(indices, group.end(cursors), strict=True))
             except FAILURES as error:
-                own = [begun.requests[place] for place in places]
-                answers.update(zip(places, self._fit_apart(group.kind, own, error), strict=True))
-        return [answers[place] for place in range(len(begun.requests))]
+                group_requests = [begun.requests[index] for index in indices]
+                answers.update(zip(indices, self._fit_apart(group.kind, group_requests, error), strict=True))
+        return [answers[index] for index in range(len(begun.requests))]
 
     def _fit_apart(self, kind: Kind, requests: Sequence[FitRequest], error: BaseException) -> list[Answer]:
         """Fits of one kind of which one has failed, each alone, so that its result does not depend on the others."""
@@ -130,8 +130,8 @@ class RowEngine(Loop):
             try:
                 group = self.group(kind, request.fit)
                 answers += group.end(group.begin([request]))
-            except FAILURES as own:
-                answers += self._fit_apart(kind, [request], own)
+            except FAILURES as failure:
+                answers += self._fit_apart(kind, [request], failure)
         return answers
 
     def fit_by_loop(self, request: FitRequest) -> Answer:

@@ -125,8 +125,8 @@ class RowStep:
     ) -> tuple[Tensor, Tensors]:
         """The sum of the losses of single samples by their shares `[b]`, and of the logs."""
 
-        def one(parts: Tensors, place: Tensor) -> tuple[Tensor, Tensors]:
-            return self._step_one(tensors, [part.unsqueeze(0) for part in parts], [*needs[:-1], place.unsqueeze(0)])
+        def one(parts: Tensors, number: Tensor) -> tuple[Tensor, Tensors]:
+            return self._step_one(tensors, [part.unsqueeze(0) for part in parts], [*needs[:-1], number.unsqueeze(0)])
 
         losses, logged = vmap(one)(batch, needs[-1])
         return (losses * shares).sum(), [(value * shares).sum() for value in logged]
@@ -148,14 +148,14 @@ class RowStep:
     @contextmanager
     def active(self) -> Iterator[None]:
         """The module logs to this step, and access to its trainer is refused."""
-        own = self.module.__dict__
+        attributes = self.module.__dict__
         given = dict(log=self.logs.log, log_dict=self.logs.log_dict, _trainer=Varying("self.trainer"))
-        kept = {name: own.get(name) for name in given}
-        own.update(given)
+        kept = {name: attributes.get(name) for name in given}
+        attributes.update(given)
         try:
             yield
         finally:
-            own.update(kept)
+            attributes.update(kept)
 
 
 def places_of(module: nn.Module, names: Sequence[str]) -> list[tuple[dict[str, Any], str, int]]:
@@ -241,8 +241,8 @@ def reads_all_of(step: RowStep, example: Sequence[Tensors], need: int, size: int
     values[size:] = torch.nan if values.is_floating_point() else 1
     trial, losses = twin_of(step), []
     with seeds.preserved_streams(), trial.active():
-        for own in (needs[need], values):
-            given = [moving, others, batch, [*needs[:need], own, *needs[need + 1 :]]]
+        for tensor in (needs[need], values):
+            given = [moving, others, batch, [*needs[:need], tensor, *needs[need + 1 :]]]
             losses.append(_try(trial, given, stacked=True))
     return not torch.equal(*losses)
 
@@ -277,17 +277,17 @@ def _is_mean(step: RowStep, tensors: Sequence[Tensors]) -> bool:
     moving, others, batch, needs = ([tensor.unsqueeze(0) for tensor in part] for part in tensors)
     size = batch[0].shape[1]
     shares = torch.full((1, size), 1 / size, dtype=torch.float64, device=batch[0].device)
-    found = []
+    results = []
     for given in (None, shares):
-        own = [tensor.clone().requires_grad_() for tensor in moving]
+        parameters = [tensor.clone().requires_grad_() for tensor in moving]
         rest = ([tensor.clone() for tensor in part] for part in (others, batch, needs))
-        loss, gradients, logged = step([own, *rest], True, given)
-        found.append([loss, *gradients, *logged])
-    return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*found, strict=True))
+        loss, gradients, logged = step([parameters, *rest], True, given)
+        results.append([loss, *gradients, *logged])
+    return all(torch.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(*results, strict=True))
 
 
 def _random_states() -> tuple[Any, ...]:
     """The state of the global random streams."""
-    _, state, place, *_ = np.random.get_state()
+    _, state, position, *_ = np.random.get_state()
     on_cpu, on_gpus = seeds.torch_states()
-    return random.getstate(), np.asarray(state).tobytes(), place, [own.tolist() for own in (on_cpu, *on_gpus)]
+    return random.getstate(), np.asarray(state).tobytes(), position, [one.tolist() for one in (on_cpu, *on_gpus)]

@@ -68,11 +68,11 @@ class Rows:
         losses: Sequence[Tensor],
     ) -> None:
         """Sets rows to the starts of their fits."""
-        copy_to_rows(self.w, rows, [own.params for own in weights])
+        copy_to_rows(self.w, rows, [model.params for model in weights])
         copy_to_rows(self.losses, rows, losses)
         for wholes, vectors, slots in (
-            (self.buffers, [own.buffers for own in weights], self.layout.buffers),
-            (self.counters, [own.counters for own in weights], self.layout.counters),
+            (self.buffers, [model.buffers for model in weights], self.layout.buffers),
+            (self.counters, [model.counters for model in weights], self.layout.counters),
         ):
             vectors = [vector.to(self.device) for vector in vectors]
             for whole, slot in zip(wholes, slots, strict=True):
@@ -82,7 +82,7 @@ class Rows:
         """Copies of the current weights of rows."""
         params = [torch.empty_like(self.w[row]) for row in rows]
         torch._foreach_copy_(params, [self.w[row] for row in rows])
-        return [Weights(own, *self._buffers_and_counters(row)) for own, row in zip(params, rows, strict=True)]
+        return [Weights(vector, *self._buffers_and_counters(row)) for vector, row in zip(params, rows, strict=True)]
 
     def _buffers_and_counters(self, row: int) -> tuple[Tensor, Tensor]:
         """Copies of a row's buffers and counters."""
@@ -102,11 +102,11 @@ class Rows:
 
 def views_of(layout: Layout, moving: Sequence[bool], w: Tensor, g: Tensor, buffers: list[Tensor]) -> Views:
     """The tensors of parameters w `[..., N]` and of their gradients g."""
-    parts = [(own, slot) for own, slot in zip(moving, layout.params, strict=True)]
+    parts = [(moves, slot) for moves, slot in zip(moving, layout.params, strict=True)]
     return Views(
-        moving=[slot.view(w).requires_grad_() for own, slot in parts if own],
-        frozen=[slot.view(w) for own, slot in parts if not own],
-        gradients=[slot.view(g) for own, slot in parts if own],
+        moving=[slot.view(w).requires_grad_() for moves, slot in parts if moves],
+        frozen=[slot.view(w) for moves, slot in parts if not moves],
+        gradients=[slot.view(g) for moves, slot in parts if moves],
         buffers=buffers,
     )
 
@@ -125,5 +125,5 @@ def copy_to_rows(whole: Tensor, rows: Sequence[int], tensors: Sequence[Tensor]) 
     """Copies a tensor into each of these rows, all in one call; a shorter one to the row's beginning."""
     if rows:
         places = [whole[row] for row in rows]
-        parts = [row[: len(own)] if row.dim() else row for row, own in zip(places, tensors, strict=True)]
+        parts = [row[: len(tensor)] if row.dim() else row for row, tensor in zip(places, tensors, strict=True)]
         torch._foreach_copy_(parts, list(tensors))

@@ -72,8 +72,8 @@ def decisions(method: str, options: Method.Options, train: TrainConfig) -> list[
     named = {key: values for key, values in tune_space.paper_axes(method).items() if key.startswith("train.")}
     here = {key: getattr(train, key.removeprefix("train.")) for key in named}
     differ = [key for key, values in named.items() if here[key] not in values]
-    said = (f"{key} {' or '.join(map(text_of, named[key]))}, not {text_of(here[key])}" for key in differ)
-    deviations = [f"The paper, or its authors' code, trains with {'; '.join(said)}."] if differ else []
+    texts = (f"{key} {' or '.join(map(text_of, named[key]))}, not {text_of(here[key])}" for key in differ)
+    deviations = [f"The paper, or its authors' code, trains with {'; '.join(texts)}."] if differ else []
     return [*methods.load(method).decisions(options), *deviations]
 
 

@@ -80,12 +80,12 @@ class GpuShares:
         Jobs of the same model and data that have not begun get no less from now on.
         """
         share, hosts = float(job.config.resources.gpus_per_host), max(1, int(job.config.resources.hosts))
-        tried = self._tried.setdefault((job.study, job.name), [share * hosts])
-        if share >= self._whole or len(tried) > retries.GPU_MEMORY:
+        shares = self._tried.setdefault((job.study, job.name), [share * hosts])
+        if share >= self._whole or len(shares) > retries.GPU_MEMORY:
             return None
         more = min(self._whole, 2 * share)
         self._least[_model_and_data(job)] = max(more, self._least.get(_model_and_data(job), 0.0))
-        tried.append(more * hosts)
+        shares.append(more * hosts)
         log.warning(
             "%s: the memory of its share of a GPU (%s) is full: trying it again with %s",
             job.name,
@@ -96,7 +96,7 @@ class GpuShares:
 
     def too_small(self, study: Path) -> dict[str, list[float]]:
         """By trial of a study, the GPUs that it had each time, if their memory was too small at first."""
-        return {name: tried for (own, name), tried in self._tried.items() if own == study and len(tried) > 1}
+        return {name: shares for (owner, name), shares in self._tried.items() if owner == study and len(shares) > 1}
 
     def _share(self, job: Job) -> tuple[float, str]:
         """The share of one host, and why."""

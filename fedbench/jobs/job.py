@@ -111,10 +111,10 @@ class Job:
 
     def entry(self, study: Path) -> Entry:
         """Its entry in the plan of a study."""
-        found, path = self.outcome(), run_names.relative_path(self.folder, study)
-        scores = scores_of(self.folder, self.point) if found.status == "done" else {}
+        outcome, path = self.outcome(), run_names.relative_path(self.folder, study)
+        scores = scores_of(self.folder, self.point) if outcome.status == "done" else {}
         code = provenance.fingerprint_in(read_json(self.folder / "environment.json", []))
-        return Entry(self.role, self.label, self.values, self.seed, path, found.status, found.error, scores, code)
+        return Entry(self.role, self.label, self.values, self.seed, path, outcome.status, outcome.error, scores, code)
 
 
 def scores_of(folder: Path, point: str) -> dict[str, float | None]:

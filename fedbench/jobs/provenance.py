@@ -46,14 +46,14 @@ def short_fingerprint(config: Config) -> str:
 
 def fingerprint_in(environment: Mapping[str, Any]) -> str:
     """Eight hexadecimal digits that identify the code and data of a run, by its environment.json; empty if none."""
-    known = {section: own["fingerprint"] for section, own in environment.get("code", {}).items()}
+    known = {section: record["fingerprint"] for section, record in environment.get("code", {}).items()}
     return sha256(json.dumps(known, sort_keys=True).encode()).hexdigest()[:8] if known else ""
 
 
 def code_record(config: Config) -> dict[str, Any]:
     """The user's code and data by section as environment.json records them; fedbench's own classes are left out."""
     codes = {section: code_of(name) for section, name in user_names(config).items()}
-    known = {s: {"fingerprint": own.fingerprint, "files": dict(own.files)} for s, own in codes.items() if own.files}
+    known = {s: {"fingerprint": code.fingerprint, "files": dict(code.files)} for s, code in codes.items() if code.files}
     if content := config.data.content:
         known["content"] = {"fingerprint": content, "files": {f"data {config.data.name}": content}}
     return {"code": known} if known else {}

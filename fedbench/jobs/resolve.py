@@ -112,11 +112,11 @@ def _check_alike(name: str, by_model: Mapping[str, Method]) -> None:
     by_model: the method of this name with each of the models.
     """
     (first, own), *others = [(model, method.common_shapes()) for model, method in by_model.items()]
-    for model, found in others:
-        if found is None or found != own:
+    for model, other in others:
+        if other is None or other != own:
             raise ConfigError(
                 f"model = {','.join(by_model)}: what clients of {name} exchange must have the same shapes in all "
-                f"models, and has {_words(own)} in {first}, {_words(found)} in {model}; choose models that agree in it"
+                f"models, and has {_words(own)} in {first}, {_words(other)} in {model}; choose models that agree in it"
             )
 
 

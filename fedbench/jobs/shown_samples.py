@@ -25,8 +25,8 @@ def shown_samples(dataset: Dataset) -> dict[str, Any]:
     names = dataset.columns or tuple(map(str, range(samples.shape[1])))
     more = ["..."] * (len(names) > MOST_COLUMNS)
     text = lambda value: "missing" if np.isnan(value) else f"{value:.6g}"  # noqa: E731
-    cells = [[*map(text, own[:MOST_COLUMNS]), *more] for own in samples]
-    lines = [[*own, target] for own, target in zip(cells, targets, strict=True)]
+    cells = [[*map(text, sample[:MOST_COLUMNS]), *more] for sample in samples]
+    lines = [[*cells_of_row, target] for cells_of_row, target in zip(cells, targets, strict=True)]
     return {"heads": [*names[:MOST_COLUMNS], *more, "target"], "rows": lines}
 
 

@@ -86,8 +86,8 @@ def checked_options(config: MethodConfig) -> "Method.Options":
 
 def symbols(options: type[BaseModel]) -> dict[str, str]:
     """Options by the symbols of their papers: `{"p": "personalization_rate"}`."""
-    told = {name: field.json_schema_extra for name, field in options.model_fields.items()}
-    return {str(more["symbol"]): name for name, more in told.items() if isinstance(more, dict) and "symbol" in more}
+    extras = {name: field.json_schema_extra for name, field in options.model_fields.items()}
+    return {str(more["symbol"]): name for name, more in extras.items() if isinstance(more, dict) and "symbol" in more}
 
 
 def full_key(method: str, key: str) -> str:

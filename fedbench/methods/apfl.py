@@ -76,9 +76,9 @@ class APFL(Method["APFL.Options", "APFL.State"]):
         return ()
 
     def train(self, client: Client[State], received: Weights) -> Upload:
-        own, alpha = self._model_and_alpha(client)
+        personal, alpha = self._model_and_alpha(client)
         with client.training(received, client.train) as training:
-            mixture = AlphaMixture(client, self.options, training.beside(own, client.memory("personal")), alpha)
+            mixture = AlphaMixture(client, self.options, training.beside(personal, client.memory("personal")), alpha)
             for batch in training:
                 if self.options.mix_with == "previous":
                     mixture.step(batch)
@@ -91,12 +91,13 @@ class APFL(Method["APFL.Options", "APFL.State"]):
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights | Predictor:
         """One model, or the mixture of two models' class scores."""
-        own, alpha = self._model_and_alpha(client)
+        personal, alpha = self._model_and_alpha(client)
         if self.options.mixing == "logits":
             logits = client.learner.logits
-            return Predictor(lambda data: alpha * logits(own, data) + (1 - alpha) * logits(model, data))
+            return Predictor(lambda data: alpha * logits(personal, data) + (1 - alpha) * logits(model, data))
         return model.replace(
-            params=torch.lerp(model.params, own.params, alpha), buffers=torch.lerp(model.buffers, own.buffers, alpha)
+            params=torch.lerp(model.params, personal.params, alpha),
+            buffers=torch.lerp(model.buffers, personal.buffers, alpha),
         )
 
     def join(self, client: Client[State], received: Weights) -> Weights | Predictor:

@@ -155,8 +155,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def __init__(self, options: OptionsT, context: Context) -> None:
         self.options, self.context = options, context
         private, frozen = self.private(context.layout), self.frozen(context.layout)
-        for hook, found in ((self.private, private), (self.frozen, frozen)):
-            if not isinstance(found, Masks):
+        for hook, masks in ((self.private, private), (self.frozen, frozen)):
+            if not isinstance(masks, Masks):
                 raise ConfigError(f"{type(self).__name__}.{hook.__name__} must return Masks ({place_of_code(hook)})")
         buffers = torch.ones_like(private.buffers) if options.buffers == "private" else private.buffers
         counters = context.layout.counters_beside(buffers) if private.counters is None else private.counters
@@ -174,7 +174,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
     def decisions(cls, options: OptionsT) -> list[str]:
         """Decisions of the method that the paper leaves open, from its module's docstring or a base class's."""
         documents = (getattr(sys.modules.get(kind.__module__), "__doc__", None) for kind in cls.__mro__)
-        return next((found for text in documents if (found := decisions_in(text or ""))), [])
+        return next((lines for text in documents if (lines := decisions_in(text or ""))), [])
 
     def check(self) -> Iterable[str]:
         """Warnings to show once before round 1. Raises ConfigError for invalid settings."""

@@ -69,16 +69,16 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         return server
 
     def send(self, server: Server, client: int) -> Message:
-        own = next(number for number, members in enumerate(server.clusters) if client in members)
-        return model_message(**vars(server.models[own]))
+        cluster = next(number for number, members in enumerate(server.clusters) if client in members)
+        return model_message(**vars(server.models[cluster]))
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         by_client, clusters, models = {u.client: u for u in uploads}, list[list[int]](), list[Weights]()
         for members, model in zip(server.clusters, server.models, strict=True):
-            own = [by_client[i] for i in members if i in by_client]
-            server.updates.update({u.client: u.params - model.params for u in own})
-            for half in self.halves(server, members, own) if own else [members]:
-                present = [u for u in own if u.client in half]
+            cluster_uploads = [by_client[i] for i in members if i in by_client]
+            server.updates.update({u.client: u.params - model.params for u in cluster_uploads})
+            for half in self.halves(server, members, cluster_uploads) if cluster_uploads else [members]:
+                present = [u for u in cluster_uploads if u.client in half]
                 clusters.append(half)
                 models.append(self.mean_model(present) if present else model)
         order = sorted(range(len(clusters)), key=lambda number: clusters[number][0])
@@ -101,7 +101,7 @@ class CFL(Method["CFL.Options", PrivateState, "CFL.Server"]):
         server.trace(f"cosine_across/{members[0]}", across)
         if options.gamma_max is not None and not across < 1 - 2 * options.gamma_max**2:
             return [members]
-        return [[members[place] for place in half] for half in halves]
+        return [[members[index] for index in half] for half in halves]
 
     def global_model(self, server: Server, initial: Weights) -> None:
         """None: every cluster has its own."""
@@ -121,8 +121,8 @@ def cosines_of(updates: Sequence[Tensor]) -> np.ndarray:
     """Cosines `[n, n]` of updates; 0 where one has no length."""
     products = dot_products(updates).numpy()
     lengths = np.sqrt(products.diagonal().clip(min=0))
-    found: np.ndarray = products / np.maximum(np.outer(lengths, lengths), 1e-12)
-    return found
+    cosines: np.ndarray = products / np.maximum(np.outer(lengths, lengths), 1e-12)
+    return cosines
 
 
 def split_in_two(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int], float]:
@@ -131,7 +131,7 @@ def split_in_two(cosines: np.ndarray, linkage: str) -> tuple[list[int], list[int
     Groups with the largest cosine between them are merged until two are left: the largest of their members' (single),
     or the smallest (complete). Ties: the groups with the lowest members.
     """
-    groups = [[place] for place in range(len(cosines))]
+    groups = [[index] for index in range(len(cosines))]
     between = cosines.astype(np.float64)
     np.fill_diagonal(between, -np.inf)
     join = np.maximum if linkage == "single" else np.minimum

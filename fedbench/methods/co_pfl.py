@@ -216,10 +216,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         received, state = super().receive(client), client.state
         if state.trained is None or state.mask is None:
             return received
-        own = state.mask
+        mask = state.mask
         if self.options.merge_mask == "server":
-            own = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)
-        return received.replace(params=choose(own, state.trained, received.params))
+            mask = bits_to_mask(client.message.mask, len(received.params)).to(received.params.device)
+        return received.replace(params=choose(mask, state.trained, received.params))
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         state = client.state
@@ -296,18 +296,18 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         """The server's vector `[N]` without the client (eq. 9)."""
         message, state, share = client.message, client.state, float(client.message.alpha)
         entered = client.initial.params if state.trained is None else state.trained
-        own = entered if self.options.loo_model == "uploaded" else received.params
+        params = entered if self.options.loo_model == "uploaded" else received.params
         if self.weighs_entries:
-            sent = torch.ones_like(own, dtype=torch.bool) if state.mask is None else ~state.mask
+            sent = torch.ones_like(params, dtype=torch.bool) if state.mask is None else ~state.mask
             pieces = (
                 leave_out_sent(w, o, share, s, m)
-                for w, o, s, m in cut_alike(message.params, own, message.sharers, sent)
+                for w, o, s, m in cut_alike(message.params, params, message.sharers, sent)
             )
         elif share < ALONE:
-            pieces = (leave_out(w, o, share) for w, o in cut_alike(message.params, own))
+            pieces = (leave_out(w, o, share) for w, o in cut_alike(message.params, params))
         else:
             return message.params
-        return torch.cat([piece.to(own.dtype) for piece in pieces])
+        return torch.cat([piece.to(params.dtype) for piece in pieces])
 
     @property
     def weighs_entries(self) -> bool:
@@ -374,8 +374,8 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
         if self.options.merge_mask == "server":
             taken = ~bits_to_mask(server.mask, len(server.params))
             sent = [mask & taken for mask in sent]
-        found = deviations(server.params, [u.params for u in uploads], sent)
-        for upload, score in zip(uploads, found, strict=True):
+        scores = deviations(server.params, [u.params for u in uploads], sent)
+        for upload, score in zip(uploads, scores, strict=True):
             upload.tensors["score"] = upload.score + score
             server.trace("score_gradient", score, upload.client)
 

@@ -46,8 +46,8 @@ WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
 def check_trainers(method: Method) -> None:
     """Raises RunError if `trainers` returns none of TRAINERS."""
-    if (found := method.trainers(method.options)) not in TRAINERS:
-        raise hook_error(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {found!r}")
+    if (trainers := method.trainers(method.options)) not in TRAINERS:
+        raise hook_error(method, "trainers", f"must return one of {', '.join(TRAINERS)}; it returned {trainers!r}")
 
 
 def call_hook(method: Method, hook: str, *given: Any) -> Any:
@@ -57,16 +57,16 @@ def call_hook(method: Method, hook: str, *given: Any) -> Any:
     """
     before = leaves_of(_attributes(method))
     with guard_stores(method, hook):
-        found, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
-    if not isinstance(found, kinds):
-        raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(found)}")
+        result, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
+    if not isinstance(result, kinds):
+        raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(result)}")
     if place := first_change(before, leaves_of(_attributes(method))):
         raise hook_error(
             method,
             hook,
             f"writes to self.{place}, {LOST}: keep it in client.state or at the server",
         )
-    return found
+    return result
 
 
 @contextmanager
@@ -110,15 +110,15 @@ def _made_later(kind: type) -> frozenset[str]:
     return frozenset(name for name in dir(kind) if isinstance(inspect.getattr_static(kind, name), cached_property))
 
 
-def check_shapes(found: Any, like: Weights, method: Method, hook: str) -> Any:
-    """Returns `found`. Raises RunError if it is weights of other shapes than the model's."""
-    if isinstance(found, Weights):
+def check_shapes(result: Any, like: Weights, method: Method, hook: str) -> Any:
+    """Returns `result`. Raises RunError if it is weights of other shapes than the model's."""
+    if isinstance(result, Weights):
         for name in WEIGHTS_FIELDS:
-            own, asked = getattr(found, name), getattr(like, name)
-            if not isinstance(own, Tensor) or own.shape != asked.shape:
-                words = f"must return {name} of shape {list(asked.shape)}"
-                raise hook_error(method, hook, f"{words}; it returned {type_in_words(own)}")
-    return found
+            value, initial = getattr(result, name), getattr(like, name)
+            if not isinstance(value, Tensor) or value.shape != initial.shape:
+                words = f"must return {name} of shape {list(initial.shape)}"
+                raise hook_error(method, hook, f"{words}; it returned {type_in_words(value)}")
+    return result
 
 
 def check_fit(upload: Upload, client: Client, method: Method) -> None:
@@ -172,14 +172,14 @@ def shared_model(server: ServerState) -> dict[str, Tensor]:
 
 def check_server(server: ServerState, before: dict[str, Tensor], method: Method, hook: str) -> None:
     """Raises RunError if the shared model is invalid after a hook. before: its parts before the hook."""
-    for name, asked in before.items():
+    for name, earlier in before.items():
         tensor = getattr(server, name)
         if not isinstance(tensor, Tensor):
             raise hook_error(method, hook, f"must leave a tensor in server.{name}; it left {type_in_words(tensor)}")
-        if tensor.shape != asked.shape or tensor.is_floating_point() != asked.is_floating_point():
-            words = f"must leave {type_in_words(asked)} and {asked.dtype} in server.{name}"
+        if tensor.shape != earlier.shape or tensor.is_floating_point() != earlier.is_floating_point():
+            words = f"must leave {type_in_words(earlier)} and {earlier.dtype} in server.{name}"
             raise hook_error(method, hook, f"{words}; it left {type_in_words(tensor)} and {tensor.dtype}")
-        if not _finite(tensor) and _finite(asked):
+        if not _finite(tensor) and _finite(earlier):
             raise hook_error(method, hook, f"leaves non-finite numbers in server.{name}")
 
 

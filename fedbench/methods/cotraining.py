@@ -242,12 +242,12 @@ class CoTraining(PublicExchange[VoteOptions, "CoTraining.Server"]):
         return torch.ones(self.context.public)
 
 
-def public_batch(asked: int | None, context: Context) -> int:
-    """Public images per step; asked: `method.public_batch_size`. Raises ConfigError if there are fewer."""
+def public_batch(batch_size: int | None, context: Context) -> int:
+    """Public images per step; batch_size: `method.public_batch_size`. Raises ConfigError if there are fewer."""
     size, images = context.train.batch_size, context.public
-    if asked and asked > images:
-        raise ConfigError(f"method.public_batch_size = {asked}: there are {images} public samples")
-    return asked or (images if size == "full" else min(int(size), images))
+    if batch_size and batch_size > images:
+        raise ConfigError(f"method.public_batch_size = {batch_size}: there are {images} public samples")
+    return batch_size or (images if size == "full" else min(int(size), images))
 
 
 @dataclass
@@ -271,8 +271,8 @@ class PublicLabels:
 def weighted_sum(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The client's own loss plus `s.lam` times the loss on voted labels, if any; two forward passes, private first."""
     private, public = batch
-    own = task_loss(net, private)
+    loss = task_loss(net, private)
     if public is None:
-        return own
+        return loss
     images, voted = public
-    return own + s.lam * F.cross_entropy(net(images), voted)
+    return loss + s.lam * F.cross_entropy(net(images), voted)

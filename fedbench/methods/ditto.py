@@ -57,15 +57,15 @@ class Ditto(Method["Ditto.Options", "Ditto.State"]):
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:
-        own = Amount(epochs=options.personal_epochs).steps_on(samples, train) if options.mode == "joint" else 0
-        return super().steps(options, train, samples, public) + own
+        extra = Amount(epochs=options.personal_epochs).steps_on(samples, train) if options.mode == "joint" else 0
+        return super().steps(options, train, samples, public) + extra
 
     def train(self, client: Client[State], received: Weights) -> Upload:
         upload = super().train(client, received)
         if self.options.mode == "joint":
-            own = self._fit_pulled(client, client.state.personal or client.initial, received, client.train)
-            client.state.personal = own
-            upload.traces["distance"] = float(torch.linalg.vector_norm(own.params - received.params))
+            personal = self._fit_pulled(client, client.state.personal or client.initial, received, client.train)
+            client.state.personal = personal
+            upload.traces["distance"] = float(torch.linalg.vector_norm(personal.params - received.params))
         return upload
 
     def personal(self, client: Client[State], model: Weights, point: Point) -> Weights:

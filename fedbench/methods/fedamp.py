@@ -164,10 +164,10 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
 
     def mixing(self, server: Server, products: Tensor) -> Tensor:
         """xi `[M, M]` of the round after this one, from the products of all models."""
-        sigma, own = self.options.sigma, self.options.self_weight
+        sigma, self_weight = self.options.sigma, self.options.self_weight
         if self.options.variant == "heur":
-            own = 1 / len(products) if own is None else own
-            return softmax_of_cosines(products, 25.0 if sigma is None else sigma, own)
+            self_weight = 1 / len(products) if self_weight is None else self_weight
+            return softmax_of_cosines(products, 25.0 if sigma is None else sigma, self_weight)
         alpha, sigma = self.alpha(server.round + 1), 1e6 if sigma is None else sigma
         weights, clipped = attention(distances_from_products(products), alpha, sigma)
         if clipped:
@@ -195,8 +195,8 @@ def attention(squared: Tensor, alpha: float, sigma: float) -> tuple[Tensor, bool
     return torch.from_numpy(xi), bool((others > 1).any())
 
 
-def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
-    """xi `[M, M]` of HeurFedAMP: `own` on the diagonal, the rest split by exp(sigma cos(w_i, w_j))."""
+def softmax_of_cosines(products: Tensor, sigma: float, self_weight: float) -> Tensor:
+    """xi `[M, M]` of HeurFedAMP: `self_weight` on the diagonal, the rest split by exp(sigma cos(w_i, w_j))."""
     p = products.numpy()
     if len(p) == 1:
         return torch.ones_like(products)
@@ -205,6 +205,6 @@ def softmax_of_cosines(products: Tensor, sigma: float, own: float) -> Tensor:
     scores = sigma * np.divide(p, scale, out=np.zeros_like(p), where=scale > 0)
     np.fill_diagonal(scores, -np.inf)
     xi = np.exp(scores - scores.max(1, keepdims=True))
-    xi *= (1 - own) / xi.sum(1, keepdims=True)
-    np.fill_diagonal(xi, own)
+    xi *= (1 - self_weight) / xi.sum(1, keepdims=True)
+    np.fill_diagonal(xi, self_weight)
     return torch.from_numpy(xi)

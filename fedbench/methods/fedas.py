@@ -148,8 +148,8 @@ def shuffled_batches(client: Client, stream: str, size: int, epochs: int) -> Ite
 def alignment_loss(net: LightningModule, batch: Any, s: Any, head: str, prototypes: Tensor, distance: Any) -> Tensor:
     with calls_of(net.get_submodule(head)) as calls:
         net(batch[0])
-    found: Tensor = distance(calls[0][0].flatten(1).to(prototypes), batch[1], prototypes)
-    return found
+    loss: Tensor = distance(calls[0][0].flatten(1).to(prototypes), batch[1], prototypes)
+    return loss
 
 
 def class_distances(features: Tensor, labels: Tensor, prototypes: Tensor) -> Tensor:

@@ -140,9 +140,9 @@ class FedCP(Method["FedCP.Options"]):
 
     def mix_heads(self, params: Tensor) -> Tensor:
         """The parameters `[N]`, with a mixture of both heads as global one."""
-        found, own, mix = params.clone(), params[self.private_params.mask], self.options.head_mix
-        found[self.global_head] = mix * own + (1 - mix) * params[self.global_head]
-        return found
+        mixture, private, mix = params.clone(), params[self.private_params.mask], self.options.head_mix
+        mixture[self.global_head] = mix * private + (1 - mix) * params[self.global_head]
+        return mixture
 
 
 class Policy(Addition):

@@ -86,11 +86,11 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
         return layout.under([MEMORY])
 
     def train(self, client: Client, received: Weights) -> Upload:
-        own = Part(self.private_params.mask, lr=self.options.bias_lr, momentum=0.0, weight_decay=0.0)
+        bias_part = Part(self.private_params.mask, lr=self.options.bias_lr, momentum=0.0, weight_decay=0.0)
         loss = None
         if self.options.kappa:
             loss = self.loss(received, kappa=self.options.kappa, target=client.message.mean.to(received.params))
-        return self.upload(client, client.fit(received, client.train, loss=loss, step=Step(parts=[own])))
+        return self.upload(client, client.fit(received, client.train, loss=loss, step=Step(parts=[bias_part])))
 
     def loss(self, like: Weights, **needs: Any) -> Loss:
         """A loss that keeps the moving mean of features in its input `mean`."""

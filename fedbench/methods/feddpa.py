@@ -114,9 +114,9 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
 
     def receive(self, client: Client[State]) -> MergedByFisher:
         shared, local = super().receive(client), client.state.local
-        own = client.initial.params if local is None else local
-        mask = self.mask(client.learner.squared_gradients(shared.replace(params=own), client.train))
-        return MergedByFisher(choose(mask, own, shared.params), shared.buffers, shared.counters, mask)
+        start = client.initial.params if local is None else local
+        mask = self.mask(client.learner.squared_gradients(shared.replace(params=start), client.train))
+        return MergedByFisher(choose(mask, start, shared.params), shared.buffers, shared.counters, mask)
 
     def mask(self, fisher: Tensor) -> Tensor:
         """bool `[N]`: personal parameters, from their Fisher information, tensor by tensor."""

@@ -107,5 +107,5 @@ class FedDyn(Method["FedDyn.Options", "FedDyn.State", "FedDyn.Server"]):
         server.params = server.mean + server.drift
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:
-        found = super().global_model(server, initial)
-        return found.replace(params=server.mean) if found and self.options.evaluate == "active" else found
+        model = super().global_model(server, initial)
+        return model.replace(params=server.mean) if model and self.options.evaluate == "active" else model

@@ -111,10 +111,10 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
             client.fit(
                 model,
                 client.train,
-                loss=Loss(weighted_loss, weights=own.to(model.params)),
+                loss=Loss(weighted_loss, weights=weights.to(model.params)),
                 step=Step(memory=f"component {number}"),
             )
-            for number, (model, own) in enumerate(zip(received.all, shares.T, strict=True))
+            for number, (model, weights) in enumerate(zip(received.all, shares.T, strict=True))
         ]
         traces = {f"mixture/{number}": value for number, value in enumerate(client.state.mixture.tolist(), 1)}
         upload = self.upload(client, trained[0], traces=traces, **number_models("other", trained[1:]))
@@ -165,7 +165,7 @@ def losses_of(client: Client, models: Sequence[Weights]) -> Tensor:
     """Cross-entropy `[n, M]` of every model on every training image, in evaluation mode, float64."""
     labels = client.train.labels
     scores = [client.learner.logits(model, client.train).to(torch.float64) for model in models]
-    return torch.stack([F.cross_entropy(own, labels.to(own.device), reduction="none") for own in scores], 1)
+    return torch.stack([F.cross_entropy(logits, labels.to(logits.device), reduction="none") for logits in scores], 1)
 
 
 def responsibilities(mixture: Tensor, losses: Tensor) -> Tensor:

@@ -136,17 +136,17 @@ class FedFomo(Method["FedFomo.Options", "FedFomo.State", "FedFomo.Server"]):
         order = sorted((j for j in pool if j != client), key=lambda j: (j - client) % clients)
         draw = self.context.generator(server.round, client, "affinity")
         if options.ties == "random":
-            order = [order[place] for place in torch.randperm(len(order), generator=draw).tolist()]
+            order = [order[index] for index in torch.randperm(len(order), generator=draw).tolist()]
         affinity = server.affinity[client] if client < clients else torch.zeros(clients)  # of a newcomer
         epsilon = max(options.epsilon - options.epsilon_decay * (server.round - 1), 0)
-        found: list[int] = []
-        while order and len(found) < options.models:
+        models: list[int] = []
+        while order and len(models) < options.models:
             if float(torch.rand(1, generator=draw)) < epsilon:
-                place = int(torch.randint(len(order), (1,), generator=draw))
+                index = int(torch.randint(len(order), (1,), generator=draw))
             else:
-                place = max(range(len(order)), key=lambda at: float(affinity[order[at]]))
-            found.append(order.pop(place))
-        return found
+                index = max(range(len(order)), key=lambda at: float(affinity[order[at]]))
+            models.append(order.pop(index))
+        return models
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         server.affinity = server.affinity.clone()

@@ -111,14 +111,14 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
 
     def compress(self, update: Tensor, round: int) -> tuple[Tensor, int]:
         """An update of the mentee `[n]`, its matrices in low rank, and its bytes."""
-        options, found, numbers, start = self.options, update.clone(), len(update), 0
+        options, short, numbers, start = self.options, update.clone(), len(update), 0
         energy = energy_threshold(options.energy_start, options.energy_end, (round - 1) / self.context.rounds)
         for slot in (s for s in self.context.layout.params if self.shared_params.mask[s.start]):
             part = slice(start, start := start + slot.size)
             if len(slot.shape) > 1:
                 near, taken = low_rank(update[part].view(slot.shape[0], -1), energy)
-                found[part], numbers = near.flatten(), numbers - slot.size + taken
-        return found, numbers * update.element_size()
+                short[part], numbers = near.flatten(), numbers - slot.size + taken
+        return short, numbers * update.element_size()
 
     def send(self, server: Server, client: int) -> Message:
         """The mentee, counted by the updates that the client lacks."""
@@ -151,12 +151,12 @@ def distilled_loss(
     net: LightningModule, batch: Any, s: Any, heads: tuple[str, str], task: Task, hidden: bool
 ) -> Tensor:
     """The sum of both models' losses; the distance of features counts for both, once."""
-    loss, features, found = task_loss_through(net, batch, heads[0])
+    loss, features, output = task_loss_through(net, batch, heads[0])
     with calls_of(net.get_submodule(heads[1])) as calls:
         other = outputs_of(net.get_submodule(MENTEE)(batch[0]))
     near = [net.get_submodule(PROJECTION)(calls[0][0].flatten(1)), features.flatten(1)] if hidden else []
     with torch.autocast(loss.device.type, enabled=False):
-        mentor, mentee = outputs_of(found).to(loss), other.to(loss)
+        mentor, mentee = outputs_of(output).to(loss), other.to(loss)
         common = task.loss(mentee, batch[1])
         apart = divergence(mentee.detach(), mentor) + divergence(mentor.detach(), mentee)
         apart = apart + F.mse_loss(*(part.to(loss) for part in near)) if hidden else apart

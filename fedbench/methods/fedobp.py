@@ -207,8 +207,8 @@ def mask_traces(slots: Iterable[Slot], mask: Tensor | None) -> dict[str, float]:
     counts: dict[str, int] = {}
     sizes: dict[str, int] = {}
     slots = list(slots)
-    found = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
-    for slot, count in zip(slots, found, strict=True):
+    by_slot = [0] * len(slots) if mask is None else torch.stack([mask[s.start : s.stop].sum() for s in slots]).tolist()
+    for slot, count in zip(slots, by_slot, strict=True):
         layer = slot.name.rpartition(".")[0] or slot.name
         counts[layer] = counts.get(layer, 0) + count
         sizes[layer] = sizes.get(layer, 0) + slot.size

@@ -99,8 +99,8 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
 
     def private(self, layout: Layout) -> Masks:
         head, nothing = layout.masks("head"), layout.nothing()
-        own = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
-        return own[self.options.classifier]
+        masks = {"combined": Masks(head.params, nothing.buffers), "local": head, "average": nothing}
+        return masks[self.options.classifier]
 
     @cached_property
     def head(self) -> Entries:
@@ -134,8 +134,8 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         if not combined and not aligned:
             return {}, None
         features, labels = self.features(client, received)
-        found = head_statistics(features, labels, self.context.classes) if combined else {}
-        statistics = {name: part.to(received.params.dtype) for name, part in found.items()}
+        sums = head_statistics(features, labels, self.context.classes) if combined else {}
+        statistics = {name: part.to(received.params.dtype) for name, part in sums.items()}
         if not aligned:
             return statistics, None
         centroids, (own, _) = client.message.centroids, class_means(features, labels, self.context.classes)

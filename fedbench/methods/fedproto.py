@@ -109,16 +109,16 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
 
     def personal(self, client: Client, model: Weights, point: Point) -> Weights | Predictor:
         """The nearest prototype: of those received for training (after_fit), or of the newest."""
-        found = received_prototypes(client) if point == "after_agg" else getattr(model, "prototypes", None)
-        if found is None or self.options.predictor == "model":
+        prototypes = received_prototypes(client) if point == "after_agg" else getattr(model, "prototypes", None)
+        if prototypes is None or self.options.predictor == "model":
             return model
-        known = found.known
+        known = prototypes.known
         if self.options.candidates == "own":
-            own = known & (client.train.labels.bincount(minlength=len(known)) > 0).to(known.device)
-            known = own if own.any() else known
+            present = known & (client.train.labels.bincount(minlength=len(known)) > 0).to(known.device)
+            known = present if present.any() else known
 
         def scores(data: Batches) -> Tensor:
-            return nearness(client.learner.features(model, data).flatten(1), found.rows, known)
+            return nearness(client.learner.features(model, data).flatten(1), prototypes.rows, known)
 
         return Predictor(scores, loss_of=model)
 
@@ -131,10 +131,10 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
         counts = [u.counts if "counts" in u else u.present.to(u.prototypes) for u in uploads]
-        found, known = mean_prototypes([u.prototypes for u in uploads], counts)
+        means, known = mean_prototypes([u.prototypes for u in uploads], counts)
         if server.prototypes is not None and server.known is not None:
-            found, known = torch.where(known[:, None], found, server.prototypes), known | server.known
-        server.prototypes, server.known = found, known
+            means, known = torch.where(known[:, None], means, server.prototypes), known | server.known
+        server.prototypes, server.known = means, known
 
 
 def received_prototypes(client: Client) -> Prototypes | None:

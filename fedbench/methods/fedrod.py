@@ -83,13 +83,13 @@ class FedRoD(Method["FedRoD.Options"]):
         return layout.under([PERSONAL])
 
     def train(self, client: Client, received: Weights) -> Upload:
-        own, rate = self.private_params.mask, self.options.personal_lr
+        private, rate = self.private_params.mask, self.options.personal_lr
         needs = {"head": self.context.layout.head_name, "prior": self.prior(client)}
         if self.options.personal_training == "joint":
-            step = Step(parts=[Part(own, lr=rate)]) if rate else None
+            step = Step(parts=[Part(private, lr=rate)]) if rate else None
             return self.upload(client, client.fit(received, client.train, loss=Loss(both_losses, **needs), step=step))
-        model = client.fit(received, client.train, move=Move(~own), loss=Loss(generic_loss, **needs))
-        move, loss = Move(own, frozen="norm_eval"), Loss(personal_loss, **needs)
+        model = client.fit(received, client.train, move=Move(~private), loss=Loss(generic_loss, **needs))
+        move, loss = Move(private, frozen="norm_eval"), Loss(personal_loss, **needs)
         return self.upload(
             client, client.fit(model, client.train, "personal", move=move, loss=loss, step=Step(lr=rate))
         )
@@ -145,5 +145,5 @@ def balanced_softmax(scores: Tensor, labels: Tensor, prior: Tensor) -> Tensor:
 
 def loss_of_sum(net: LightningModule, features: Tensor, scores: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of the sum of both heads' outputs, with a gradient to the personal head only."""
-    own: Tensor = net.get_submodule(PERSONAL)(features.detach())
-    return F.cross_entropy(scores.detach() + own, labels)
+    personal_scores: Tensor = net.get_submodule(PERSONAL)(features.detach())
+    return F.cross_entropy(scores.detach() + personal_scores, labels)

@@ -124,10 +124,10 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         """Coordinates of the middle of the simplex `[M]`."""
         return torch.full((self.options.endpoints,), 1 / self.options.endpoints, dtype=torch.float64)
 
-    def mixture_at(self, weights: Weights, place: Tensor) -> Weights:
+    def mixture_at(self, weights: Weights, coordinates: Tensor) -> Weights:
         """The mixture with these coordinates `[M]`."""
         buffers, mask = weights.buffers.clone(), self.mixtures.buffers.to(weights.buffers.device)
-        buffers[mask] = place.to(buffers).repeat(int(mask.sum()) // len(place))
+        buffers[mask] = coordinates.to(buffers).repeat(int(mask.sum()) // len(coordinates))
         return weights.replace(buffers=buffers)
 
     def centre(self, client: Client[State]) -> Tensor:
@@ -259,10 +259,10 @@ def mix_head(module: nn.Module, layout: Layout, count: int, init: str, seed: int
 
     init: xavier draws new endpoints, jitter adds noise to the weight. Each endpoint has its own stream.
     """
-    places = weights_of_head(module, layout)
-    for owner, name in places:
+    weights = weights_of_head(module, layout)
+    for owner, name in weights:
         parametrize.register_parametrization(owner, name, Mixture(count, getattr(owner, name)))
-    endpoints = [owner.get_parameter(f"parametrizations.{name}.original").data for owner, name in places]
+    endpoints = [owner.get_parameter(f"parametrizations.{name}.original").data for owner, name in weights]
     for number in range(count):
         stream = torch.Generator().manual_seed(seed + number)
         for target in endpoints:
@@ -277,8 +277,8 @@ def weights_of_head(module: nn.Module, layout: Layout) -> list[tuple[nn.Module, 
     """Owner and name of every trainable matrix of the classifier. Raises ConfigError if it cannot be mixed."""
     layout.mask("head")
     head = module.get_submodule(layout.head_name or "")
-    found = [(m, n, p) for m in head.modules() for n, p in m.named_parameters(recurse=False)]
-    matrices = [(m, n, p) for m, n, p in found if p.dim() > 1 and p.requires_grad]
+    entries = [(m, n, p) for m in head.modules() for n, p in m.named_parameters(recurse=False)]
+    matrices = [(m, n, p) for m, n, p in entries if p.dim() > 1 and p.requires_grad]
     owners = Counter(id(p) for _, p in module.named_parameters(remove_duplicate=False))
     parametrized = any(parametrize.is_parametrized(part) for part in head.modules())
     if not matrices or parametrized or any(owners[id(p)] > 1 for _, _, p in matrices):
@@ -300,9 +300,9 @@ def mixture_masks(layout: Layout) -> Masks:
 
 def mixed_loss(net: Any, batch: Any, s: Any) -> Tensor:
     """The task's loss at the next coordinates of `s.path` `[steps, M]`; s.step `[1]` counts."""
-    place = s.path.index_select(0, s.step)[0]
+    coordinates = s.path.index_select(0, s.step)[0]
     s.step.copy_((s.step + 1) % len(s.path))  # an optimiser may try several times in a step
     for module in net.modules():
         if isinstance(module, Mixture):
-            module.coordinates.copy_(place)
+            module.coordinates.copy_(coordinates)
     return task_loss(net, batch)

@@ -79,8 +79,8 @@ class FML(Method["FML.Options"]):
 
 def mutual_loss(net: LightningModule, batch: Any, s: Any, task: Task) -> Tensor:
     """The sum of both models' losses, in which neither's gradient flows into the other."""
-    loss, _, found = task_loss_through(net, batch, "")
-    own, meme = outputs_of(found), outputs_of(net.get_submodule(MEME)(batch[0]))
+    loss, _, output = task_loss_through(net, batch, "")
+    own, meme = outputs_of(output), outputs_of(net.get_submodule(MEME)(batch[0]))
     with torch.autocast(loss.device.type, enabled=False):
         own, meme = own.to(loss), meme.to(loss)
         mine = s.alpha * loss + (1 - s.alpha) * divergence(meme.detach(), own)

@@ -134,9 +134,9 @@ class Guide(Addition):
 
 
 def branch(features: int, stream: torch.Generator) -> nn.Sequential:
-    found = nn.Sequential(linear := nn.Linear(features, features), nn.ReLU(), nn.LayerNorm(features))
+    layers = nn.Sequential(linear := nn.Linear(features, features), nn.ReLU(), nn.LayerNorm(features))
     draw_linear(linear, stream)
-    return found
+    return layers
 
 
 def open_valve(features: Tensor, scale: Tensor, shift: Tensor) -> Tensor:

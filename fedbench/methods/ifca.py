@@ -93,14 +93,14 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         message, others = super().send(server, client), server.models[1:]
         if self.options.shared == "none":
             return message.add(**number_models("other", others))
-        return message.add(**{f"head{place}": self.part.take(model.params) for place, model in enumerate(others)})
+        return message.add(**{f"head{number}": self.part.take(model.params) for number, model in enumerate(others)})
 
     def models(self, client: Client) -> list[Weights]:
         """All received models."""
         first, message, others = super().receive(client), client.message, range(self.options.clusters - 1)
         if self.options.shared == "none":
             return [first, *message.models("other")]
-        heads = [getattr(message, f"head{place}") for place in others]
+        heads = [getattr(message, f"head{number}") for number in others]
         return [first, *(first.replace(params=self.part.put(first.params, head)) for head in heads)]
 
     def receive(self, client: Client) -> ChosenModel:
@@ -128,15 +128,15 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
         weights, whole = self.checked_weights(uploads), self.mean_model(uploads)
         slow = self.options.average == "gradients" and self.options.divisor == "participants"
         for number, before in enumerate(server.models):
-            own = [place for place, u in enumerate(uploads) if int(u.cluster) == number]
-            model = self.mean_model([uploads[place] for place in own]) if own else before
-            if own and slow:
-                params = move_towards(before.params, [uploads[i].params for i in own], [weights[i] for i in own])
+            group = [index for index, u in enumerate(uploads) if int(u.cluster) == number]
+            model = self.mean_model([uploads[index] for index in group]) if group else before
+            if group and slow:
+                params = move_towards(before.params, [uploads[i].params for i in group], [weights[i] for i in group])
                 model = model.replace(params=params)
             if self.options.shared == "body":
                 model = whole.replace(params=self.part.put(whole.params, self.part.take(model.params)))
             server.models[number] = model
-            server.trace(f"cluster_size/{number + 1}", len(own))
+            server.trace(f"cluster_size/{number + 1}", len(group))
         server.set_model(server.models[0])
 
     def global_model(self, server: Server, initial: Weights) -> Weights | None:

@@ -84,7 +84,7 @@ class Message:
 
     def models(self, name: str) -> list[Weights]:
         """The models NAME0, NAME1, ... of the message."""
-        return [getattr(self, f"{name}{place}") for place in takewhile(lambda n: f"{name}{n}" in self, count())]
+        return [getattr(self, f"{name}{number}") for number in takewhile(lambda n: f"{name}{n}" in self, count())]
 
     def __contains__(self, name: str) -> bool:
         return name in self.tensors or f"{name}.params" in self.tensors
@@ -120,7 +120,7 @@ def model_message(params: Field, buffers: Field, counters: Tensor, **more: Field
 
 def number_models(name: str, models: Iterable[Weights]) -> dict[str, Field]:
     """Several models as the fields NAME0, NAME1, ..., for `Message.models`."""
-    return {f"{name}{place}": model for place, model in enumerate(models)}
+    return {f"{name}{number}": model for number, model in enumerate(models)}
 
 
 def weights_of(message: Any) -> Weights:

@@ -91,8 +91,8 @@ class Projection(Addition):
         self.layers = nn.Sequential(nn.Linear(features, features), nn.ReLU(), nn.Linear(features, width))
 
     def forward(self, features: Tensor) -> Tensor:
-        found: Tensor = self.layers(features)
-        return found
+        projection: Tensor = self.layers(features)
+        return projection
 
 
 def contrasted_loss(net: LightningModule, batch: Any, s: Any, teacher: Tensor, head: str) -> Tensor:

@@ -99,15 +99,15 @@ class PerFedCKT(PublicExchange["PerFedCKT.Options", "PerFedCKT.Server"]):
 def pull_of_logits(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The client's own loss plus lam times the distance of its logits; two forward passes, private first."""
     private, (images, target) = batch
-    own = task_loss(net, private)
-    return own + s.lam * signal_distance(net(images), target)
+    loss = task_loss(net, private)
+    return loss + s.lam * signal_distance(net(images), target)
 
 
 def pull_of_probs(net: LightningModule, batch: Any, s: Any) -> Tensor:
     """The same for the softmax of the logits."""
     private, (images, target) = batch
-    own = task_loss(net, private)
-    return own + s.lam * signal_distance(net(images).softmax(1), target)
+    loss = task_loss(net, private)
+    return loss + s.lam * signal_distance(net(images).softmax(1), target)
 
 
 def signal_distance(signal: Tensor, target: Tensor) -> Tensor:

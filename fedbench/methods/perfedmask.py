@@ -186,8 +186,8 @@ def body_layers(layout: Layout) -> list[Layer]:
     for slot in [*params, *buffers]:
         if slot.name not in layout.groups:
             raise ConfigError(f"the model's layer_groups leave out '{slot.name}': name all tensors but the head's")
-    found = []
+    layers = []
     for number in sorted({layout.groups[slot.name] for slot in params}):
         own, statistics = ([s for s in slots if layout.groups[s.name] == number] for slots in (params, buffers))
-        found.append(Layer(tuple(s.name for s in [*own, *statistics]), sum(s.size for s in own)))
-    return found
+        layers.append(Layer(tuple(s.name for s in [*own, *statistics]), sum(s.size for s in own)))
+    return layers

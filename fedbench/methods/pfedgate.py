@@ -214,11 +214,11 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
 
     def scores(self, client: Client[State], model: Weights, gate: "Gate", data: Batches) -> Tensor:
         """Class scores `[n, C]` of the model under a gate."""
-        found = []
+        scores = []
         for batch in evaluation_batches(data, client):
             adapted = self.adapt(client, model, gate(batch.x).detach())
-            found.append(client.learner.logits(adapted, batch))
-        return torch.cat(found)
+            scores.append(client.learner.logits(adapted, batch))
+        return torch.cat(scores)
 
     def adapt(self, client: Client[State], model: Weights, factors: Tensor) -> Weights:
         return model.replace(params=self.blocks.scale(model.params, factors * self.keep(client, factors)))

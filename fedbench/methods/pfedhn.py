@@ -128,7 +128,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
     def join(self, client: Client, received: Weights) -> Weights:
         """The embedding alone is fitted, by the server's step after every local epoch; the network stays."""
         options, message, model = self.options, client.message, received
-        phi = [getattr(message, f"phi{place}") for place in range(2 * (options.n_hidden + 2))]
+        phi = [getattr(message, f"phi{number}") for number in range(2 * (options.n_hidden + 2))]
         embedding, velocity = message.embedding, torch.zeros_like(message.embedding)
         settings = self.rates(client.decay)[1], options.server_momentum, options.server_weight_decay
         for epoch in range(client.epochs or 0):
@@ -195,26 +195,26 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         """The network, and a new embedding."""
         stream, like = self.context.generator(server.round, client, "embedding"), server.embeddings
         embedding = torch.randn(like.shape[1], generator=stream, dtype=like.dtype)
-        phi = {f"phi{place}": zero_bytes(part) for place, part in enumerate(server.phi)}
+        phi = {f"phi{number}": zero_bytes(part) for number, part in enumerate(server.phi)}
         model = super().send(server, client).add(params=generate(embedding, server.phi))
         return model.add(embedding=zero_bytes(embedding), **phi)
 
     def aggregate(self, server: Server, uploads: list[Upload]) -> None:
-        options, own = self.options, [u.client for u in uploads]
+        options, clients = self.options, [u.client for u in uploads]
         weights = torch.tensor(self.checked_weights(uploads), dtype=server.embeddings.dtype)
         weights *= len(uploads) if options.phi_update == "sum" else 1
         moves = torch.stack([u.params for u in uploads])
-        slopes = clip_gradients(pulled_back(server.embeddings[own], server.phi, moves, weights), options.clip)
+        slopes = clip_gradients(pulled_back(server.embeddings[clients], server.phi, moves, weights), options.clip)
         rate, own_rate = self.rates(self.context.train.decay(server.round))
         settings = options.server_momentum, options.server_weight_decay
         parts = zip(server.phi, slopes, server.velocity, strict=False)
         stepped = [step(*part, rate, *settings) for part in parts]
         server.phi, server.velocity = [part for part, _ in stepped], [velocity for _, velocity in stepped]
-        before, velocity = server.embeddings[own], server.embedding_velocity[own]
+        before, velocity = server.embeddings[clients], server.embedding_velocity[clients]
         rows, velocities = step(before, slopes[-1], velocity, own_rate, *settings)
         server.embeddings, server.embedding_velocity = server.embeddings.clone(), server.embedding_velocity.clone()
-        server.embeddings[own], server.embedding_velocity[own] = rows, velocities
-        server.trained = sorted({*server.trained, *own})
+        server.embeddings[clients], server.embedding_velocity[clients] = rows, velocities
+        server.trained = sorted({*server.trained, *clients})
 
     def global_model(self, server: Server, initial: Weights) -> None:
         """None: every client has its own model."""
@@ -229,11 +229,11 @@ def clip_generated(g: Tensor, w: Tensor, s: Any) -> None:
 def generate(embedding: Tensor, phi: Sequence[Tensor]) -> Tensor:
     """The model `[..., G]` of an embedding `[..., d]`; phi: weight and bias of every layer."""
     first, *layers = zip(phi[::2], phi[1::2], strict=True)
-    found = F.linear(embedding, *first)
+    features = F.linear(embedding, *first)
     *hidden, output = layers
     for layer in hidden:
-        found = F.linear(found.relu(), *layer)
-    return F.linear(found, *output)
+        features = F.linear(features.relu(), *layer)
+    return F.linear(features, *output)
 
 
 def pulled_back(embeddings: Tensor, phi: Sequence[Tensor], moves: Tensor, weights: Tensor) -> list[Tensor]:

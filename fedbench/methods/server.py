@@ -70,8 +70,8 @@ class Context:
         jitter: None: by the model's own initialisation; else the run's plus this much standard normal noise. part: of
         the parameters, in which they differ; None: all.
         """
-        own = initial.params if part is None else part.take(initial.params)
-        found = [initial]
+        start = initial.params if part is None else part.take(initial.params)
+        models = [initial]
         for seed in range(self.seed + 1, self.seed + count):
             if jitter is None:
                 assert self.draw_model is not None
@@ -79,9 +79,9 @@ class Context:
                 drawn = params if part is None else part.take(params)
             else:
                 stream = torch.Generator().manual_seed(seed)
-                drawn = own + jitter * torch.randn(len(own), generator=stream, dtype=own.dtype).to(own.device)
-            found.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
-        return found
+                drawn = start + jitter * torch.randn(len(start), generator=stream, dtype=start.dtype).to(start.device)
+            models.append(initial.replace(params=drawn if part is None else part.put(initial.params, drawn)))
+        return models
 
     @property
     def clients(self) -> int:

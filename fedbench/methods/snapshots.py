@@ -43,7 +43,7 @@ def leaves_of(tree: Any) -> list[Leaf]:
     return leaves
 
 
-def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
+def _gather(tree: Any, place: tuple[Any, ...], leaves: list[Leaf]) -> None:
     items: Iterable[tuple[Any, Any]]
     if isinstance(tree, (Weights, PrivateState)):  # a union would be rebuilt at every call
         items = vars(tree).items()
@@ -54,14 +54,14 @@ def _gather(tree: Any, place: tuple[Any, ...], found: list[Leaf]) -> None:
     elif isinstance(tree, (list, tuple)):
         items = enumerate(tree)
     else:
-        found.append((place, tree, _writes(tree)))
+        leaves.append((place, tree, _writes(tree)))
         return
     for key, item in items:
         kind: Any = type(item)
         if _has_parts(kind):
-            _gather(item, (*place, key), found)
+            _gather(item, (*place, key), leaves)
         else:
-            found.append(((*place, key), item, _writes(item)))
+            leaves.append(((*place, key), item, _writes(item)))
 
 
 @cache
@@ -75,6 +75,6 @@ def _writes(value: Any) -> int:
 
 
 def _is_same_leaf(one: Leaf, other: Leaf) -> bool:
-    (place, value, version), (now, found, writes) = one, other
-    same = value is found or (not isinstance(value, Tensor) and type(value) is type(found) and value == found)
+    (place, value, version), (now, later, writes) = one, other
+    same = value is later or (not isinstance(value, Tensor) and type(value) is type(later) and value == later)
     return version == writes and same and place == now

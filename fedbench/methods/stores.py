@@ -86,9 +86,9 @@ class Stores:
 
 
 @cache
-def can_change(kind: type, own: frozenset[str]) -> bool:
-    """Whether a value of a type counts by what is in it. own: names of the user's modules."""
-    return kind.__module__ in own or issubclass(kind, (Tensor, np.ndarray, itertools.count, *GENERATORS, *CONTAINERS))
+def can_change(kind: type, names: frozenset[str]) -> bool:
+    """Whether a value of a type counts by what is in it. names: of the user's modules."""
+    return kind.__module__ in names or issubclass(kind, (Tensor, np.ndarray, itertools.count, *GENERATORS, *CONTAINERS))
 
 
 def items_of(value: Any) -> list[Any]:
@@ -130,24 +130,26 @@ def is_same(one: State, other: State) -> bool:
 @cache
 def spaces_of(kind: type) -> tuple[list[Space], frozenset[str]]:
     """Where the code of a method could keep something, and the names of the modules that it comes from."""
-    own = [part for part in kind.__mro__ if is_watched(part.__module__)]
-    classes = [each for part in own for each in (part, *_nested(part))]
-    modules = {id(found): found for each in classes for f in _functions(vars(each)) for found in [f.__globals__]}
-    modules = {key: found for key, found in modules.items() if is_watched(str(found.get("__name__", "")))}
+    bases = [part for part in kind.__mro__ if is_watched(part.__module__)]
+    classes = [each for part in bases for each in (part, *_nested(part))]
+    modules = {
+        id(variables): variables for each in classes for f in _functions(vars(each)) for variables in [f.__globals__]
+    }
+    modules = {key: variables for key, variables in modules.items() if is_watched(str(variables.get("__name__", "")))}
     functions = {id(f): f for each in classes for f in _functions(vars(each)) if id(f.__globals__) in modules}
-    functions |= {id(f): f for own in modules.values() for f in _functions(own) if f.__globals__ is own}
+    functions |= {id(f): f for scope in modules.values() for f in _functions(scope) if f.__globals__ is scope}
     spaces: list[Space] = [
         (f"the class variable {each.__qualname__}.{{}}", partial(dict, vars(each))) for each in classes
     ]
-    for found in modules.values():
-        spaces.append((f"{{}}, a global of module {found.get('__name__')}", partial(dict, found)))
+    for variables in modules.values():
+        spaces.append((f"{{}}, a global of module {variables.get('__name__')}", partial(dict, variables)))
     for f in functions.values():
         spaces.append((f"the attribute {{}} of function {f.__qualname__}", partial(dict, vars(f))))
         if defaults := _defaults(f):
             spaces.append((f"the default of {f.__qualname__}'s argument {{}}", partial(dict, defaults)))
         if f.__closure__:
             spaces.append((f"{{}}, a variable around {f.__qualname__}", partial(_closed_over, f)))
-    names = (each.__module__ for each in own)
+    names = (each.__module__ for each in bases)
     return spaces, frozenset(names)
 
 
@@ -183,10 +185,10 @@ def _defaults(function: FunctionType) -> dict[str, Any]:
 
 def _closed_over(function: FunctionType) -> dict[str, Any]:
     """The variables of enclosing functions that a function reads or writes."""
-    found = {}
+    variables = {}
     for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
         try:
-            found[name] = cell.cell_contents
+            variables[name] = cell.cell_contents
         except ValueError:  # not set yet
             continue
-    return found
+    return variables

@@ -143,9 +143,9 @@ def check_options(name: str, kind: "type[LightningModule]", options: dict[str, A
     takes_any = any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
     for key in options:
         if key not in accepted and not takes_any:
-            own = sorted(set(accepted) - set(SHAPE))
-            hint = nearest(key, own) if own else "it has no options"
-            hint += f" known: {', '.join(own)}" if hint.endswith("?") else ""
+            names = sorted(set(accepted) - set(SHAPE))
+            hint = nearest(key, names) if names else "it has no options"
+            hint += f" known: {', '.join(names)}" if hint.endswith("?") else ""
             raise ConfigError(f"unknown key model.{key}: {name} takes no such argument; {hint}")
     for key, parameter in accepted.items():
         by_class = f"the class of an object is named by model.{key}.class_path, its arguments by model.{key}.init_args"
@@ -153,8 +153,8 @@ def check_options(name: str, kind: "type[LightningModule]", options: dict[str, A
             hint = by_class if takes_object(parameter) else f"arguments called {' and '.join(SHAPE)} are filled in"
             raise ConfigError(f"model {name} needs model.{key}: its constructor has no default for it; {hint}")
         if takes_object(parameter) and isinstance(options.get(key), str | int | float):
-            wanted = parameter.annotation.__name__
-            raise ConfigError(f"model.{key} = {options[key]!r}: {name} takes a {wanted} there; {by_class}")
+            type_name = parameter.annotation.__name__
+            raise ConfigError(f"model.{key} = {options[key]!r}: {name} takes a {type_name} there; {by_class}")
 
 
 def takes_object(parameter: inspect.Parameter) -> bool:

@@ -24,7 +24,7 @@ def load_pretrained(
     first. Raises ConfigError if they are neither in torch's cache nor downloadable.
     """
     published = edit(fetch_weights(weights))
-    renamed = {own: tensor for name, tensor in published.items() if (own := names(name)) is not None}
+    renamed = {new_name: tensor for name, tensor in published.items() if (new_name := names(name)) is not None}
     body.load_state_dict(renamed)
 
 

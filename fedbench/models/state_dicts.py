@@ -23,41 +23,43 @@ def load_state_dict(module: nn.Module, path: Path) -> None:
     """
     names = {unwrapped_name(name): name for name in module.state_dict()}
     given = {unwrapped_name(name): tensor for name, tensor in read_state_dict(path).items()}
-    own = {name: module.state_dict()[names[name]] for name in names}
+    expected = {name: module.state_dict()[names[name]] for name in names}
     where = f"model.weights = {path}"
-    for name in sorted(own.keys() - given.keys()):
+    for name in sorted(expected.keys() - given.keys()):
         raise ConfigError(f"{where}: the model's tensor '{name}' is missing; {nearest(name, given)}")
-    for name in sorted(given.keys() - own.keys()):
-        raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, own)}")
+    for name in sorted(given.keys() - expected.keys()):
+        raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, expected)}")
     for name, tensor in given.items():
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_complex():
             raise ConfigError(f"{where}: '{name}' is sparse, complex or without numbers; save plain tensors")
         if not tensor.isfinite().all():
             raise ConfigError(f"{where}: '{name}' holds values that are not finite; give the model of an earlier step")
-        if tensor.shape != own[name].shape:
-            shapes = f"{list(tensor.shape)}, and the model's is {list(own[name].shape)}"
+        if tensor.shape != expected[name].shape:
+            shapes = f"{list(tensor.shape)}, and the model's is {list(expected[name].shape)}"
             raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
     module.load_state_dict({names[name]: tensor for name, tensor in given.items()})
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:
     """Tensors by name, without executing anything. Raises ConfigError for anything but a state dict."""
-    where, found = f"model.weights = {path}", None
+    where, content = f"model.weights = {path}", None
     try:
         if path.suffix == ".safetensors":
             return dict(load_file(path))
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except OSError as error:
         raise ConfigError(f"{where}: cannot be read ({error.strerror or error})") from None
     except (SafetensorError, UnpicklingError, RuntimeError, EOFError, ValueError, LookupError, AttributeError) as error:
         what = "holds more than tensors" if isinstance(error, UnpicklingError) else "is damaged or has another format"
         raise ConfigError(f"{where}: it {what}; write it with torch.save(model.state_dict(), PATH)") from None
-    if isinstance(found, dict) and isinstance(found.get(LIGHTNING), dict):
-        found = found[LIGHTNING]
-    named = isinstance(found, dict) and all(isinstance(own, str) and isinstance(found[own], Tensor) for own in found)
-    if not found or not named:
+    if isinstance(content, dict) and isinstance(content.get(LIGHTNING), dict):
+        content = content[LIGHTNING]
+    named = isinstance(content, dict) and all(
+        isinstance(name, str) and isinstance(content[name], Tensor) for name in content
+    )
+    if not content or not named:
         raise ConfigError(f"{where}: no state dict; write it with torch.save(model.state_dict(), PATH)")
-    return found
+    return content
 
 
 def encode_state_dict(state: dict[str, Tensor]) -> bytes:

@@ -78,8 +78,8 @@ class Attributes:
     """
 
     def __init__(self, module: nn.Module) -> None:
-        own = [*module.modules(), *module.parameters(), *module.buffers()]
-        self._shared: dict[int, Any] = {id(value): value for value in own}  # never copied
+        parts = [*module.modules(), *module.parameters(), *module.buffers()]
+        self._shared: dict[int, Any] = {id(value): value for value in parts}  # never copied
         for part in module.modules():
             getattr(part, "hparams", None)  # Lightning makes them when they are first read
         self._parts = [
@@ -92,8 +92,8 @@ class Attributes:
         """The dotted names of tensors that require a gradient and are no parameters."""
         return {
             f"{name}.{key}".lstrip(".")
-            for name, own, _ in self._parts
-            for key, value in own.items()
+            for name, variables, _ in self._parts
+            for key, value in variables.items()
             if isinstance(value, Tensor) and value.is_leaf and value.requires_grad and id(value) not in self._shared
         }
 
@@ -107,26 +107,26 @@ class Attributes:
         Without optimisers and schedules, which configure_optimizers makes anew for every fit.
         """
         names = []
-        for name, key, own, kept in list(self._changes()):
-            if not isinstance(own.get(key), Optimizer | LRScheduler):
+        for name, key, variables, kept in list(self._changes()):
+            if not isinstance(variables.get(key), Optimizer | LRScheduler):
                 names.append(f"{name}.{key}".lstrip("."))
             if key in kept:
-                own[key] = deepcopy(kept[key][1], dict(self._shared))
-                kept[key] = self._state(own[key], []), kept[key][1]
+                variables[key] = deepcopy(kept[key][1], dict(self._shared))
+                kept[key] = self._state(variables[key], []), kept[key][1]
             else:
-                del own[key]
+                del variables[key]
         return names
 
     def _changes(self) -> Iterator[tuple[str, str, dict[str, Any], dict[str, Any]]]:
-        for name, own, kept in self._parts:
+        for name, variables, kept in self._parts:
             for key, value in kept.items():
                 if value is None:
                     continue
                 state, copy = value
-                if key not in own or (own[key] is not copy and self._state(own[key]) != state):
-                    yield name, key, own, kept
-            for key in own.keys() - kept.keys() - OF_LIGHTNING:
-                yield name, key, own, kept
+                if key not in variables or (variables[key] is not copy and self._state(variables[key]) != state):
+                    yield name, key, variables, kept
+            for key in variables.keys() - kept.keys() - OF_LIGHTNING:
+                yield name, key, variables, kept
 
     def _kept(self, value: Any) -> tuple[Any, Any] | None:
         """The state of a value, and a copy of it: the value itself if it never changes, or counts by identity.
@@ -183,13 +183,13 @@ def _pickled(value: Any) -> bytes | None:
 
 def _fields(value: Any) -> dict[str, Any]:
     """The attributes of an object, also those in slots."""
-    found = {}
+    values = {}
     for kind in type(value).__mro__:
         slots = vars(kind).get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
             with suppress(AttributeError):  # not set yet
-                found[name] = getattr(value, name)
-    return found | getattr(value, "__dict__", {})
+                values[name] = getattr(value, name)
+    return values | getattr(value, "__dict__", {})
 
 
 @cache

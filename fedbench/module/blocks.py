@@ -24,12 +24,12 @@ class Blocks:
     @classmethod
     def of(cls, layout: Layout, per_tensor: int) -> "Blocks":
         """Every parameter tensor in at most so many pieces of equal size, the last one shorter."""
-        found: list[tuple[int, bool, bool]] = []
+        blocks: list[tuple[int, bool, bool]] = []
         for slot in layout.params:
             piece = ceil(slot.size / min(per_tensor, slot.size))
             starts = range(0, slot.size, piece)
-            found += [(min(piece, slot.size - start), per_tensor > 1 and start == 0, slot.linear) for start in starts]
-        return cls(*zip(*found, strict=True)) if found else cls((), (), ())
+            blocks += [(min(piece, slot.size - start), per_tensor > 1 and start == 0, slot.linear) for start in starts]
+        return cls(*zip(*blocks, strict=True)) if blocks else cls((), (), ())
 
     def spread(self, values: Tensor) -> Tensor:
         """`[N]`: the value of every element's block; values `[L]`."""

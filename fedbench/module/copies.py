@@ -45,12 +45,12 @@ def named_tensors(module: nn.Module, remove_duplicate: bool = True) -> list[tupl
 
 def with_originals(module: nn.Module, copies: Mapping[str, str | None]) -> list[tuple[Tensor, Tensor]]:
     """Tensors of copies and their originals."""
-    found = []
+    pairs = []
     for copy, original in copies.items():
         if original is not None:
             own, others = (dict(named_tensors(module.get_submodule(name))) for name in (copy, original))
-            found += [(tensor, others[name]) for name, tensor in own.items() if name in others]
-    return found
+            pairs += [(tensor, others[name]) for name, tensor in own.items() if name in others]
+    return pairs
 
 
 def _original(

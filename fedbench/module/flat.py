@@ -48,12 +48,12 @@ class FlatModule:
         double = torch.float64 if precision == "64-true" else None  # for everything, as in Lightning
         self.module = module.to(device=device, dtype=double)
         self.device, self.precision, self.dtype = device, precision, double or torch.float32
-        own = {name for name, _ in module.named_modules()}
+        present = {name for name, _ in module.named_modules()}
         if adapt is not None:
             with default_type(self.dtype):  # what it adds is drawn in the type of the parameters
                 adapt(module, Layout.of(module, head, self.copies))
             module.to(device=device, dtype=double)
-        self.added = frozenset(name for name, _ in module.named_modules()) - own
+        self.added = frozenset(name for name, _ in module.named_modules()) - present
         """The dotted names of submodules that `adapt` has added."""
         self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
@@ -173,11 +173,11 @@ class FlatModule:
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
         """Copies the tensors of such a state dict into the module. Raises ConfigError if one is missing."""
-        own = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
-        for name in own.values():
+        names = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
+        for name in names.values():
             if name not in tensors:
                 raise ConfigError(f"the state dict lacks '{name}', which the model has; was the model changed since?")
-        self.module.load_state_dict({name: tensors[given] for name, given in own.items()})
+        self.module.load_state_dict({name: tensors[given] for name, given in names.items()})
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict of the user's module, and of what a method has added to it.
@@ -185,18 +185,18 @@ class FlatModule:
         Without additions plain PyTorch loads it into that module. None if the method has changed the module itself.
         """
         self.load(weights)
-        found = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
-        if any(name not in found or found[name].shape != shape for name, (_, shape) in self._published.items()):
+        tensors = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
+        if any(name not in tensors or tensors[name].shape != shape for name, (_, shape) in self._published.items()):
             return None
         return {
             self._published.get(name, (name,))[0]: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in found.items()
+            for name, tensor in tensors.items()
         }
 
     def trained_state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The same without frozen parameters, which are those of the start model."""
-        found, frozen = self.state_dict(weights), self.frozen
-        return found and {name: tensor for name, tensor in found.items() if name not in frozen}
+        tensors, frozen = self.state_dict(weights), self.frozen
+        return tensors and {name: tensor for name, tensor in tensors.items() if name not in frozen}
 
     @property
     def frozen(self) -> frozenset[str]:

@@ -69,8 +69,8 @@ def batch_for(module: nn.Module, batch: Any) -> Any:
 
 def inputs_of(module: nn.Module) -> Inputs | None:
     """What restores the structure of a module's batches; None if they are (samples, targets)."""
-    found: Inputs | None = getattr(module, ATTRIBUTE, None)
-    return found
+    inputs: Inputs | None = getattr(module, ATTRIBUTE, None)
+    return inputs
 
 
 @cache

@@ -212,7 +212,7 @@ def _groups(module: nn.Module) -> dict[str, int]:
     if isinstance(declared, list | tuple):
         groups = [tuple(map(unwrapped_name, [item] if isinstance(item, str) else item)) for item in declared]
         numbers = {n: [i for i, prefixes in enumerate(groups) if any(is_under(n, p) for p in prefixes)] for n in names}
-        return {name: found[0] for name, found in numbers.items() if found}
+        return {name: group[0] for name, group in numbers.items() if group}
     owners, count = {}, 0
     for owner, child in module.named_modules():
         trains = any(p.requires_grad for p in child.parameters(recurse=False))
@@ -223,7 +223,7 @@ def _groups(module: nn.Module) -> dict[str, int]:
 
 def _members(module: nn.Module, names: list[str]) -> set[int]:
     """Identities of all tensors below these submodules."""
-    found: set[int] = set()
+    members: set[int] = set()
     for name in names:
         try:
             child = module.get_submodule(name)
@@ -232,8 +232,8 @@ def _members(module: nn.Module, names: list[str]) -> set[int]:
             raise ConfigError(
                 f"model.head = '{name}': the model has no such submodule; {nearest(name, known)}"
             ) from None
-        found |= {id(tensor) for _, tensor in named_tensors(child)}
-    return found
+        members |= {id(tensor) for _, tensor in named_tensors(child)}
+    return members
 
 
 def _tensors_outside(module: nn.Module, head: str | None) -> set[int]:

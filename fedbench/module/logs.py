@@ -121,17 +121,17 @@ class Logs:
 
     def callback_metrics(self) -> dict[str, Tensor]:
         """The values that a scheduler can monitor now: of earlier epochs, this step and, at its end, this epoch."""
-        found = dict(self.finished)
+        metrics = dict(self.finished)
         for name, entry in self.entries.items():
             if entry.on_step and (last := entry.last()) is not None:
-                found[name] = last
+                metrics[name] = last
                 if entry.on_epoch:
-                    found[f"{name}_step"] = last
+                    metrics[f"{name}_step"] = last
             if entry.on_epoch and not self.in_step:
-                found[name] = entry.reduce()
+                metrics[name] = entry.reduce()
                 if entry.on_step:
-                    found[f"{name}_epoch"] = found[name]
-        return found
+                    metrics[f"{name}_epoch"] = metrics[name]
+        return metrics
 
     def end_epoch(self) -> dict[str, float]:
         """One number for every name logged in this epoch; resets metric objects."""

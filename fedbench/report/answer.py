@@ -44,16 +44,16 @@ def run_answer(study: Study) -> str:
     if study.method not in study.metrics:
         return f"{study.method} has not been evaluated yet."
     scores = study.summaries[study.method]["points"]
-    said = [
+    texts = [
         f"{study.metric.with_unit(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
         for point in ("after_agg", "after_fit")
         if (score := scores.get(point, {}).get("last", {}).get(study.test))
     ]
-    if not said:
+    if not texts:
         return f"{study.method} has not been evaluated on personal models yet."
     of = "" if study.metric.share else f"a {study.metric.label} of "
     gap = f"; {gaps_of(study, study.method)}" if study.failed_seeds(study.method) else ""
-    return f"{so_far(study)}{study.method} reached {of}{' and '.join(said)}{gap}."
+    return f"{so_far(study)}{study.method} reached {of}{' and '.join(texts)}{gap}."
 
 
 def so_far(study: Study) -> str:
@@ -72,14 +72,14 @@ def reached_round(study: Study) -> str:
 
 def compared_answer(study: Study) -> str:
     """Names the winning point and its gain over local, and says whether collaboration helped."""
-    plan, tried = study.plan, study.plan.points()
+    plan, candidates = study.plan, study.plan.points()
     chosen = plan.choices.get(study.method)
-    if tried and chosen is None:
-        failed = sum(entry.status == "failed" for entry in tried)
-        return f"No candidate finished: {failed} of {len(tried)} failed, so there is no answer."
+    if candidates and chosen is None:
+        failed = sum(entry.status == "failed" for entry in candidates)
+        return f"No candidate finished: {failed} of {len(candidates)} failed, so there is no answer."
     winner = f"{study.method} with {settings(chosen)}" if chosen else study.method
     if study.method not in study.metrics or study.last_rows(study.method).empty:
-        value = next((entry.scores.get("val") for entry in tried if entry.values == chosen), None)
+        value = next((entry.scores.get("val") for entry in candidates if entry.values == chosen), None)
         score = study.metric.with_unit(value) if value is not None else f"{study.metric.label} unknown"
         lack = "failed" if study.method in study.failed_methods else "are not finished yet"
         ties = len(plan.as_good(study.method))
@@ -89,7 +89,9 @@ def compared_answer(study: Study) -> str:
     reached = study.metric.with_unit(study.last_rows(study.method)[study.test].mean())
     ties = len(plan.as_good(study.method))
     first = f"is the first of {ties + 1} candidates with the same validation score and reached"
-    won = first if ties else f"won the {'grid' if plan.search == 'grid' else 'search'} with" if tried else "reached"
+    won = (
+        first if ties else f"won the {'grid' if plan.search == 'grid' else 'search'} with" if candidates else "reached"
+    )
     begin = f"{so_far(study)}{winner} {won} {reached} {POINT_NAMES[study.point]}"
     if study.method == BASELINE:
         return f"{begin}."
@@ -103,18 +105,18 @@ def gain_text(metric: Metric, gain: Interval, verdict: Verdict) -> str:
     """Whether a paired gain over local shows that collaboration helped, unless there is a doubt."""
     better = {True: "above", False: "below"} if metric.higher else {True: "better than", False: "worse than"}
     size_of = metric.difference(abs(gain.mean)).lstrip("+") + points(metric)
-    said = f"{size_of} {better[gain.mean >= 0]} local training"
+    text = f"{size_of} {better[gain.mean >= 0]} local training"
     between = f"({span(gain, metric.difference)})"
     if gain.low is None:
-        return f"{said} (one seed, so no interval): it is undecided whether collaboration helped."
+        return f"{text} (one seed, so no interval): it is undecided whether collaboration helped."
     if gain.seeds < LEAST_SEEDS:
-        return f"{said} {between}: {undecidable(gain.seeds)} whether collaboration helped."
+        return f"{text} {between}: {undecidable(gain.seeds)} whether collaboration helped."
     if verdict.doubt:
-        return f"{said} {between}; but {verdict.doubt}, so it is undecided whether collaboration helped."
+        return f"{text} {between}; but {verdict.doubt}, so it is undecided whether collaboration helped."
     if verdict.sign:
-        return f"{said} {between}: collaboration {'helped' if verdict.sign > 0 else 'did not help'}."
+        return f"{text} {between}: collaboration {'helped' if verdict.sign > 0 else 'did not help'}."
     count = plural(gain.seeds, "seed")
-    return f"{said} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
+    return f"{text} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
 
 
 def undecidable(seeds: int) -> str:
@@ -158,8 +160,8 @@ def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
         return None
     if study.sequential_test is not None:
         return study.sequential_test.leader if study.sequential_test.ending == "winner" else None
-    told = all(row.behind is not None and row.behind.sign for row in rivals)
-    return rows[0].label if told else None
+    is_ahead = all(row.behind is not None and row.behind.sign for row in rivals)
+    return rows[0].label if is_ahead else None
 
 
 def equal_words(metric: Metric, verdicts: Sequence[Verdict]) -> str:
@@ -227,10 +229,10 @@ def settings_answer(survey: SettingsStudy) -> str:
 
 def sequential_settings_answer(survey: SettingsStudy) -> str:
     """The answer of every setting in one sentence; settings with the same answer are named together."""
-    said: dict[str, list[str]] = {}
+    by_answer: dict[str, list[str]] = {}
     for name, study, test in survey.sequential_tests:
-        said.setdefault(_setting_answer(study, test), []).append(name)
-    return f"{sentence('; '.join(words.format(join_words(names)) for words, names in said.items()))}."
+        by_answer.setdefault(_setting_answer(study, test), []).append(name)
+    return f"{sentence('; '.join(words.format(join_words(names)) for words, names in by_answer.items()))}."
 
 
 def _setting_answer(study: Study, test: SequentialTest) -> str:

@@ -166,8 +166,8 @@ def _intervals(contrast: Contrast) -> list[tuple[float, float] | None]:
 def difference_text(metric: Metric, contrast: Contrast) -> str:
     """A difference in words, with both intervals."""
     difference, seeds, clients, p, *_ = _values(metric, contrast)
-    said = [f"{name} {value}" for name, value in zip(VALUES, (seeds, clients, p), strict=False) if value]
-    return "<br>".join([difference, *said])
+    lines = [f"{name} {value}" for name, value in zip(VALUES, (seeds, clients, p), strict=False) if value]
+    return "<br>".join([difference, *lines])
 
 
 def _values(metric: Metric, contrast: Contrast) -> list[str]:
@@ -180,13 +180,15 @@ def _values(metric: Metric, contrast: Contrast) -> list[str]:
 
 def tuning_strip(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | None:
     """The validation score of every tuned point, one line per method; the chosen points are filled."""
-    tried = {row.label: study.plan.points(row.label) for row in rows}
-    tried = {label: entries for label, entries in tried.items() if any(entry.scores.get("val") for entry in entries)}
-    if not tried:
+    candidates = {row.label: study.plan.points(row.label) for row in rows}
+    candidates = {
+        label: entries for label, entries in candidates.items() if any(entry.scores.get("val") for entry in entries)
+    }
+    if not candidates:
         return None
     metric = study.metric
-    fig = figure_of_rows(height_of(len(tried)), axis(f"validation {metric.title}"))
-    for label, entries in tried.items():
+    fig = figure_of_rows(height_of(len(candidates)), axis(f"validation {metric.title}"))
+    for label, entries in candidates.items():
         known = [(entry, value) for entry in entries if (value := entry.scores.get("val")) is not None]
         chosen = study.plan.choices.get(label)
         colours = [study.colours[label] if entry.values == chosen else "rgba(0,0,0,0)" for entry, _ in known]

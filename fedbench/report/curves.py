@@ -106,7 +106,7 @@ def tried_curves(study: Study) -> go.Figure | None:
 def _curves(
     curves: dict[str, tuple[pd.DataFrame, str]],
     yaxis: dict[str, Any],
-    told: str,
+    hover_text: str,
     dashes: Mapping[str, str] = MappingProxyType({}),
     methods: bool = True,
 ) -> go.Figure | None:
@@ -119,7 +119,7 @@ def _curves(
     for name, (curve, colour) in sorted(curves.items(), key=lambda item: is_loud(item[1][1])):
         if methods or is_loud(colour):
             add_band(fig, name, curve["round"], curve["min"], curve["max"], colour)
-        add_line(fig, name, curve["round"], curve["mean"], colour, dashes.get(name, SOLID), hovertemplate=told)
+        add_line(fig, name, curve["round"], curve["mean"], colour, dashes.get(name, SOLID), hovertemplate=hover_text)
     _label(fig, {name: (curve["mean"].iloc[-1], colour) for name, (curve, colour) in curves.items()})
     return fig
 
@@ -133,18 +133,18 @@ def add_line(
     fig: go.Figure, name: str, x: Iterable[Any], y: Iterable[Any], colour: str, dash: str = SOLID, **more: Any
 ) -> None:
     """Draws one curve; `meta` names its method, so that the reader can highlight it. more: properties of the trace."""
-    places, loud = round_values(x), is_loud(colour)
+    xs, loud = round_values(x), is_loud(colour)
     line = {"color": colour, "width": 2.4 if loud else 1.2, "dash": dash}
-    fig.add_scatter(x=places, y=round_values(y), mode="lines+markers" if len(places) == 1 else "lines", line=line)
+    fig.add_scatter(x=xs, y=round_values(y), mode="lines+markers" if len(xs) == 1 else "lines", line=line)
     fig.data[-1].update(name=escape(name), meta={"method": name}, showlegend=loud, **more)
 
 
 def add_band(fig: go.Figure, name: str, x: Iterable[Any], low: Iterable[Any], high: Iterable[Any], colour: str) -> None:
     """Draws the band of a curve unless it has no width; that of a quiet one shows once a reader chooses its method."""
-    places, lower, upper = round_values(x), round_values(low), round_values(high)
+    xs, lower, upper = round_values(x), round_values(low), round_values(high)
     if lower == upper:
         return
-    edge = {"x": places + places[::-1], "y": upper + lower[::-1], "mode": "lines", "line": {"width": 0}}
+    edge = {"x": xs + xs[::-1], "y": upper + lower[::-1], "mode": "lines", "line": {"width": 0}}
     fig.add_scatter(**edge, fill="toself", fillcolor=with_opacity(colour, 0.14), hoverinfo="skip", showlegend=False)
     fig.data[-1].update(meta={"method": name, "band": True}, visible=is_loud(colour))
 
@@ -179,8 +179,8 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     fig = figure(340, xaxis=axis(title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))
     fig.update_layout(hovermode="closest")
     for method in sorted(known, key=lambda method: is_loud(study.colours[method])):
-        curve, told = thin_out(level.get(method, known[method])), f"%{{x:.3g}} {unit}, {hover(study.metric)}"
+        curve, hover_text = thin_out(level.get(method, known[method])), f"%{{x:.3g}} {unit}, {hover(study.metric)}"
         add_line(fig, method, curve[cost] / scale, curve["score"], study.colours[method], study.dashes[method])
-        fig.data[-1].hovertemplate = f"{escape(method)}<br>{told}<extra></extra>"
+        fig.data[-1].hovertemplate = f"{escape(method)}<br>{hover_text}<extra></extra>"
     _label(fig, {method: (so_far["score"].iloc[-1], study.colours[method]) for method, so_far in known.items()})
     return fig

@@ -20,19 +20,19 @@ def varying(study: Study) -> list[str]:
 
 def grid_panels(study: Study) -> Iterator[tuple[str, go.Figure]]:
     """Title and figure per combination of the third and further keys; a line of dots if only one key varies."""
-    keys, tried, space = varying(study), study.plan.points(), study.plan.spaces.get(study.method, {})
-    if not keys or not tried:
+    keys, candidates, space = varying(study), study.plan.points(), study.plan.spaces.get(study.method, {})
+    if not keys or not candidates:
         return
     best = [point_name(study.plan.choices.get(study.method, {"": None})), *study.plan.as_good(study.method)]
     if len(keys) > 1 and study.plan.search != "grid":  # scattered points would leave most of a map empty
         return
     if len(keys) == 1:
-        yield "", dots(study.metric, tried, keys[0], best)
+        yield "", dots(study.metric, candidates, keys[0], best)
         return
-    limits = _limits(study.metric, tried)
+    limits = _limits(study.metric, candidates)
     for values in product(*(ascending(space[key]) for key in keys[2:])):
         fixed = dict(zip(keys[2:], values, strict=True))
-        inside = [entry for entry in tried if all(entry.values[k] == v for k, v in fixed.items())]
+        inside = [entry for entry in candidates if all(entry.values[k] == v for k, v in fixed.items())]
         title = ", ".join(f"{short_name(key)} = {text_of(value)}" for key, value in fixed.items())
         yield title, heat_map(study.metric, inside, keys[0], keys[1], space, best, limits)
 
@@ -46,14 +46,14 @@ def short_name(key: str) -> str:
     return key.removeprefix("method.")
 
 
-def _limits(metric: Metric, tried: Sequence[Entry]) -> list[float | None]:
-    known = [value for entry in tried if (value := _value(metric, entry)) is not None]
+def _limits(metric: Metric, candidates: Sequence[Entry]) -> list[float | None]:
+    known = [value for entry in candidates if (value := _value(metric, entry)) is not None]
     return [min(known), max(known)] if known else [None, None]
 
 
 def heat_map(
     metric: Metric,
-    tried: Sequence[Entry],
+    candidates: Sequence[Entry],
     rows: str,
     columns: str,
     space: dict[str, list[Any]],
@@ -62,7 +62,7 @@ def heat_map(
 ) -> go.Figure:
     """Validation scores per point as a heat map with values; best and failed points are marked."""
     across, down = ([text_of(value) for value in ascending(space[key])] for key in (columns, rows))
-    entries = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in tried}
+    entries = {(text_of(entry.values[rows]), text_of(entry.values[columns])): entry for entry in candidates}
     z = [[_value(metric, entries.get((row, column))) for column in across] for row in down]
     fig = figure_of_rows(96 + 54 * len(down), axis(escape(short_name(columns)), showgrid=False, type="category"))
     fig.update_yaxes(title_text=escape(short_name(rows)))
@@ -103,26 +103,26 @@ def _mark(metric: Metric, fig: go.Figure, entry: Entry, row: int, column: int, b
         fig.add_annotation(x=column, y=row, **text)
 
 
-def dots(metric: Metric, tried: Sequence[Entry], key: str, best: Sequence[str]) -> go.Figure:
+def dots(metric: Metric, candidates: Sequence[Entry], key: str, best: Sequence[str]) -> go.Figure:
     """Validation scores over the values of a single key; the best is named, failed ones are on the axis."""
-    places = ascending([entry.values[key] for entry in tried])
-    tried = sorted(tried, key=lambda entry: places.index(entry.values[key]))
-    done = [entry for entry in tried if _value(metric, entry) is not None]
+    places = ascending([entry.values[key] for entry in candidates])
+    candidates = sorted(candidates, key=lambda entry: places.index(entry.values[key]))
+    done = [entry for entry in candidates if _value(metric, entry) is not None]
     values = [value for entry in done if (value := _value(metric, entry)) is not None]
     xaxis = axis(escape(short_name(key)), showgrid=False, type="category", categoryorder="array")
     fig = figure(300, xaxis=xaxis, yaxis=score_axis(metric, values or [0, 100], "validation"))
-    fig.update_layout(xaxis_categoryarray=[text_of(entry.values[key]) for entry in tried], margin_t=28)
+    fig.update_layout(xaxis_categoryarray=[text_of(entry.values[key]) for entry in candidates], margin_t=28)
     form = "%{y:.1f}" if metric.share else "%{y:.3g}"
     names = [text_of(entry.values[key]) for entry in done]
     fig.add_scatter(x=names, y=values, mode="lines+markers+text", texttemplate=form)
     fig.data[-1].update(line={"color": LIGHT["quiet"], "width": 1.5}, textposition="top center")
     colours = [LIGHT["c1" if entry.name in best else "accent"] for entry in done]
-    told = f"%{{x}}: {form}{metric.unit}<extra></extra>"
-    fig.data[-1].update(marker={"color": colours, "size": 11}, hovertemplate=told)
+    hover_text = f"%{{x}}: {form}{metric.unit}<extra></extra>"
+    fig.data[-1].update(marker={"color": colours, "size": 11}, hovertemplate=hover_text)
     bottom = fig.layout.yaxis.range[0]
-    for position, entry in enumerate(tried):
+    for position, entry in enumerate(candidates):
         if entry.status != "done":
             text = {"text": entry.status, "font": {"color": LIGHT["alarm"]}, "showarrow": False, "yanchor": "bottom"}
             fig.add_annotation(x=position, y=bottom, **text)
-    fig.update_xaxes(range=[-0.5, len(tried) - 0.5])
+    fig.update_xaxes(range=[-0.5, len(candidates) - 0.5])
     return fig

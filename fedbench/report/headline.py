@@ -58,10 +58,10 @@ def study_subtitle(study: Study) -> str:
     if study.sequential_test is not None:
         seeds = sorted({*seeds, *(entry.seed for entry in study.plan.entries if entry.role == "final")})
     parts += [seed_range(seeds)] if seeds else []
-    if tried := study.plan.points():
+    if candidates := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"
-        parts.append(f"{plural(len(tried), 'candidate')} of {space}, {where}")
+        parts.append(f"{plural(len(candidates), 'candidate')} of {space}, {where}")
     parts += [study.remark] if len(set(study.estimators.values())) == 1 else []
     return "; ".join(part for part in parts if part)
 

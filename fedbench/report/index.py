@@ -89,8 +89,8 @@ def index_line(path: Path, above: Path) -> Line:
 
 
 def _line(path: Path, name: str) -> Line:
-    places = [path, *(plan.parent for deep in ("*", "*/*") for plan in path.glob(f"{deep}/{PLAN_FILE}"))]
-    plans = [(folder, Plan.read(folder)) for folder in places if is_study(folder) or is_run(folder)]
+    folders = [path, *(plan.parent for deep in ("*", "*/*") for plan in path.glob(f"{deep}/{PLAN_FILE}"))]
+    plans = [(folder, Plan.read(folder)) for folder in folders if is_study(folder) or is_run(folder)]
     report = path / "report.html"
     changed = max((file.stat().st_mtime for file in _records(path, plans)), default=0.0)
     if not report.exists() or report.stat().st_mtime < changed:
@@ -113,8 +113,8 @@ def _line(path: Path, name: str) -> Line:
 
 def _records(path: Path, plans: Sequence[tuple[Path, Plan]]) -> Iterator[Path]:
     """The files by which a result changes: its plans, else its metrics."""
-    places = [folder / name for folder, _ in plans for name in (PLAN_FILE, "metrics.jsonl")]
-    yield from (file for file in [*places, *(path / name for name in PAGES.names())] if file.exists())
+    files = [folder / name for folder, _ in plans for name in (PLAN_FILE, "metrics.jsonl")]
+    yield from (file for file in [*files, *(path / name for name in PAGES.names())] if file.exists())
 
 
 def _text_inside(page: str, pattern: str) -> str:
@@ -124,7 +124,7 @@ def _text_inside(page: str, pattern: str) -> str:
 
 def _command(plans: Sequence[tuple[Path, Plan]]) -> str:
     """The command line that the first run recorded."""
-    folders = (place / entry.path for place, plan in plans for entry in plan.entries)
+    folders = (folder / entry.path for folder, plan in plans for entry in plan.entries)
     first = next((folder for folder in folders if (folder / "environment.json").exists()), None)
     words = [] if first is None else str(read_json(first / "environment.json", []).get("command") or "").split(" ")
     return " ".join(["fedbench", *words[1:]]) if words[0:1] not in ([], [""]) else ""

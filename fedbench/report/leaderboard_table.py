@@ -190,13 +190,13 @@ def score_table(study: Study, rows: Sequence[LeaderboardRow]) -> Table:
     def score(row: LeaderboardRow) -> Cell:
         return Cell(score_text(study, row.score), places.get(row.label, 0), row.tied, row.tone)
 
-    said = (
+    note = (
         leaderboard_note(kind_of([row.score for row in rows]), worst)
         if study.sequential_test is None
         else sequential_note(worst)
     )
     columns = [Column("method", name), Column("score", score), *score_columns(study, worst)]
-    table = Table.of(columns, rows, notes=[said], title="Leaderboard")
+    table = Table.of(columns, rows, notes=[note], title="Leaderboard")
     empty = [Cell("")] * (len(table.heads) - 2)
     lines = [[Cell(label, method=label), Cell("failed", title=why), *empty] for label, why in study.failures.items()]
     remarks = [f"[{number}] {line}" for line, number in feet.items()]

@@ -45,11 +45,11 @@ def reference_lines(study: Study) -> list[str]:
     for other in others:
         gap = study.scores.difference(study.method, other, study.point)
         if gap is not None:
-            said = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
+            difference = f"{study.metric.difference(gap.mean)}{points(study.metric)}"
             verdict = with_doubt(study, Verdict(study.method, other, gap))
             but = f"; but {verdict.doubt}" if verdict.doubt else ""
             undecided = ", undecided" if gap.low is not None and not verdict.sign else but
-            lines.append(f"Against {other}: {said} ({span(gap, study.metric.difference)}{undecided}).")
+            lines.append(f"Against {other}: {difference} ({span(gap, study.metric.difference)}{undecided}).")
     return [
         *lines,
         *tuning_doubts(study),
@@ -68,12 +68,14 @@ def equal_points(study: Study) -> list[str]:
     plan = study.plan
     ties = {label: plan.as_good(label) for label in plan.labels()}
     more = lambda names: " and more" if len(names) > 2 else ""  # noqa: E731
-    said = [
+    choices = [
         f"{label} ({point_name(plan.choices[label])}; also {', '.join(names[:2])}{more(names)})"
         for label, names in ties.items()
         if names
     ]
-    return [f"Chosen as the first of candidates with equal validation scores: {join_words(said)}."] if said else []
+    return (
+        [f"Chosen as the first of candidates with equal validation scores: {join_words(choices)}."] if choices else []
+    )
 
 
 def few_seeds(count: int) -> list[str]:
@@ -155,8 +157,8 @@ def _over_local(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
                 row.label
             )
     groups[UNDECIDED] = groups.pop(UNDECIDED, [])
-    said = "; ".join(f"{name}: {join_words(labels)}" for name, labels in groups.items() if labels)
-    lines = [f"{sentence(said)}." if said else ""]
+    text = "; ".join(f"{name}: {join_words(labels)}" for name, labels in groups.items() if labels)
+    lines = [f"{sentence(text)}." if text else ""]
     lines += [f"{join_words(labels)}: ahead or behind, but {doubt}." for doubt, labels in doubtful.items()]
     return [line for line in lines if line]
 
@@ -172,11 +174,11 @@ def sequential_notes(study: Study, test: SequentialTest) -> list[str]:
         lines.append(f"Difference from {test.leader}: {shown(test.behind)}.")
     verdicts = [with_doubt(study, verdict) for verdict in test.over_local.values()]
     for relation, form in LOCAL_WORDS.items():
-        words, own = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
-        if fine := {one.method: one.interval for one in own if not one.doubt}:
+        words, group = form.format(margin=margin_text(study)), [one for one in verdicts if one.relation == relation]
+        if fine := {one.method: one.interval for one in group if not one.doubt}:
             lines.append(f"{sentence(words)}: {shown(fine)}.")
-        lines += [f"{one.method}: {words}, but {one.doubt}." for one in own if one.doubt]
-    if test.look and (left := {label: own for label, own in test.undecided.items() if label not in test.given_up}):
+        lines += [f"{one.method}: {words}, but {one.doubt}." for one in group if one.doubt]
+    if test.look and (left := {label: state for label, state in test.undecided.items() if label not in test.given_up}):
         lines.append(f"Undecided against local training: {shown(left)}.")
     lines += _given_up(study, test)
     for (question, method), verdict in test.withheld.items():
@@ -225,19 +227,19 @@ def settings_notes(survey: SettingsStudy) -> list[str]:
     if survey.is_sequential:
         return sequential_settings_notes(survey)
     ranking = survey.ranking
-    said = []
+    lines = []
     if ranking.friedman is not None:
-        said.append(
+        lines.append(
             f"Friedman's test over {ranking.blocks} blocks (a block is a setting and a seed): "
             f"p {p_text(ranking.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."
         )
     if not is_clear(ranking.finest) and len(ranking.ranks) > 1:
-        said.append(
+        lines.append(
             f"With so few blocks no two of {len(ranking.ranks)} methods can be told apart; use more seeds or settings."
         )
     if ranking.blocks:
-        said.append("This holds for these settings only.")
-    return said
+        lines.append("This holds for these settings only.")
+    return lines
 
 
 def sequential_settings_notes(survey: SettingsStudy) -> list[str]:

@@ -130,13 +130,13 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
     shown, studies, reference = choice.of(survey.ordered), survey.studies, choice.reference or BASELINE
     marked = {name: Marks(studies[name], board, reference) for name, board in survey.boards.items()}
     ranks = {} if survey.is_sequential else survey.ranking.ranks
-    marks = [own.marks.get(label, "") for own in marked.values() for label in shown]
+    marks = [setting_marks.marks.get(label, "") for setting_marks in marked.values() for label in shown]
     bold = "better than every other method of the setting by the same tests"
-    any_best = any(own.best for own in marked.values())
-    ahead = any(own.ahead for own in marked.values())
-    in_doubt = any(own.doubts for own in marked.values())
+    any_best = any(setting_marks.best for setting_marks in marked.values())
+    ahead = any(setting_marks.ahead for setting_marks in marked.values())
+    in_doubt = any(setting_marks.doubts for setting_marks in marked.values())
     notes = [
-        mean_note([row for own in marked.values() for row in own.rows.values()]),
+        mean_note([row for setting_marks in marked.values() for row in setting_marks.rows.values()]),
         marks_note(choice, how_settings_are_tested(marked), marks),
         "In brackets: there is a doubt, which the setting's page names" if in_doubt else "",
         f"{BEST} {bold}, but there is a doubt, which the setting's page names" if ahead else "",
@@ -145,8 +145,8 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
         pooled_note(choice, shown, survey.references),
     ]
 
-    def score(own: Marks, label: str) -> Cell:
-        return own.cell(label, own.rows[label].mark)
+    def score(setting_marks: Marks, label: str) -> Cell:
+        return setting_marks.cell(label, setting_marks.rows[label].mark)
 
     columns = [
         Column("method", choice.name),

@@ -130,9 +130,9 @@ def mean_note(rows: Sequence[LeaderboardRow]) -> str:
 def marks_note(choice: Choice, how: str, marks: Sequence[str]) -> str:
     """Explains the marks in a table, or says that there are none."""
     known = "".join(marks)
-    said = " and ".join([f"{BETTER} better"] * (BETTER in known) + [f"{WORSE} worse"] * (WORSE in known))
+    meanings = " and ".join([f"{BETTER} better"] * (BETTER in known) + [f"{WORSE} worse"] * (WORSE in known))
     reference = choice.name(choice.reference or BASELINE)
-    return how and f"{said or 'No method is significantly better or worse'} than {reference}: {how}"
+    return how and f"{meanings or 'No method is significantly better or worse'} than {reference}: {how}"
 
 
 def bold_note(marked: Marks, choice: Choice) -> str:
@@ -141,8 +141,8 @@ def bold_note(marked: Marks, choice: Choice) -> str:
     if len([row for row in rows if not row.is_reference]) < 2 or marked.study.plan.subject is not None:
         return ""
     if marked.ahead is not None:
-        said = choice.rename(study_answer(marked.study, rows))
-        return f"{BEST} better than every other method, but in doubt: {said}"
+        answer = choice.rename(study_answer(marked.study, rows))
+        return f"{BEST} better than every other method, but in doubt: {answer}"
     if marked.best is None:
         return f"Nothing is in bold: {choice.rename(study_answer(marked.study, rows))}"
     hidden = "" if marked.best in choice.of([*marked.rows]) else f"; {choice.name(marked.best)}, the best, is not shown"

@@ -79,8 +79,8 @@ def describe_figure(fig: go.Figure) -> str:
     ]
     ends = [f"{without_markup(t.name)} {t.y[-1]:.4g}" for t in reversed(lines) if len(t.y) and t.y[-1] is not None]
     more = f", and {len(ends) - MOST_CURVES_NAMED} more" if len(ends) > MOST_CURVES_NAMED else ""
-    said = f"at the end {', '.join(ends[:MOST_CURVES_NAMED])}{more}" if ends else ""
-    return "; ".join(part for part in (axes, said) if part)
+    last_values = f"at the end {', '.join(ends[:MOST_CURVES_NAMED])}{more}" if ends else ""
+    return "; ".join(part for part in (axes, last_values) if part)
 
 
 def without_markup(text: str) -> str:

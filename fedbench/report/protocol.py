@@ -67,7 +67,7 @@ def sentences(study: Study, names: Mapping[str, str], over: Mapping[str, Sequenc
         _scores(facts),
         _tests(facts),
     ]
-    return [said for said in lines if said]
+    return [line for line in lines if line]
 
 
 def _compared_methods(facts: Facts) -> str:
@@ -75,10 +75,10 @@ def _compared_methods(facts: Facts) -> str:
     kind, colon, source = name.partition(":")
     data = f"the data {kind}:{source.rpartition('/')[2] if source.startswith('/') else source}" if colon else name
     data = "several data sets" if facts.varies("data.name") else data
-    said = f"We {'compare' if len(facts.labels) > 1 else 'run'} {facts.called(facts.labels)} on {data}."
+    text = f"We {'compare' if len(facts.labels) > 1 else 'run'} {facts.called(facts.labels)} on {data}."
     failed = [label for label in facts.labels if label in facts.study.failures]
     lost = f" {facts.called(failed)} failed and {'has' if len(failed) == 1 else 'have'} no score."
-    return said + (lost if failed else "")
+    return text + (lost if failed else "")
 
 
 def _clients(facts: Facts) -> str:
@@ -86,21 +86,21 @@ def _clients(facts: Facts) -> str:
     name, clients = str(whole.get("name") or ""), whole.get("clients") or 0
     known = next((environment for environment in facts.environments.values() if environment), {})
     if facts.varies("partition.name"):
-        said = "The data are divided among clients in several ways"
+        text = "The data are divided among clients in several ways"
     elif name == "natural":
         count = "" if facts.varies("data.name") or "clients" not in partition else f", {clients} of them"
-        said = f"The clients are those of the data{count}"
+        text = f"The clients are those of the data{count}"
     elif name:
         dealt = partition_words({"partition": partition}, known)
         among, comma, scheme = dealt.partition(", ") if partition.get("clients") else ("clients", ", ", dealt)
-        said = f"The data are divided among {among} by the scheme {scheme}" if comma else ""
+        text = f"The data are divided among {among} by the scheme {scheme}" if comma else ""
     else:
-        said = "Every client has its own data"
+        text = "Every client has its own data"
     if not facts.varies("public.size") and (public := int(facts.section("public").get("size") or 0)):
-        said += f"; {public} public samples belong to no client"
+        text += f"; {public} public samples belong to no client"
     if partition.get("seed") is not None:
-        said += "; all seeds share one partition"
-    return f"{said}{_participants(facts, clients, whole)}."
+        text += "; all seeds share one partition"
+    return f"{text}{_participants(facts, clients, whole)}."
 
 
 def _participants(facts: Facts, clients: int, partition: Mapping[str, Any]) -> str:
@@ -131,8 +131,8 @@ def _fleet(facts: Facts) -> str:
         if private.get("noise")
         else "",
     ]
-    said = [part for part in parts if part]
-    return f"{sentence('; '.join(said))}." if said else ""
+    texts = [part for part in parts if part]
+    return f"{sentence('; '.join(texts))}." if texts else ""
 
 
 def _training(facts: Facts) -> str:
@@ -185,10 +185,10 @@ def _batches(facts: Facts) -> str:
         return " in batches of tuned size"
     if not value:
         return ""
-    said = " on all its samples at once" if value == "full" else f" in batches of {value}"
+    size = " on all its samples at once" if value == "full" else f" in batches of {value}"
     several = facts.usual("accumulate") or 1
     step = f", {several} for each step of the optimiser" if several > 1 and not facts.varies("train.accumulate") else ""
-    return f"{said}{' unless tuned' if tuned else ''}{step}"
+    return f"{size}{' unless tuned' if tuned else ''}{step}"
 
 
 def _optimiser(facts: Facts) -> str:
@@ -206,8 +206,8 @@ def _optimiser(facts: Facts) -> str:
         else "",
         f"gradients clipped at norm {clip:g}" if clip and not facts.varies("train.clip_norm") else "",
     ]
-    said = ", ".join(filter(None, parts))
-    return f"{OPTIMISERS.get(name, name)} ({said})" if said else OPTIMISERS.get(name, name)
+    options = ", ".join(filter(None, parts))
+    return f"{OPTIMISERS.get(name, name)} ({options})" if options else OPTIMISERS.get(name, name)
 
 
 def _own_training(facts: Facts) -> str:
@@ -219,22 +219,22 @@ def _own_training(facts: Facts) -> str:
         for label, value in facts.others(key).items():
             shown = OPTIMISERS.get(str(value), text_of(value)) if key == "optimizer" else text_of(value)
             departures.setdefault(label, []).append(f"{key.replace('_', ' ').replace('lr', 'learning rate')} {shown}")
-    said = [f"{facts.called([label])} has {join_words(words)}" for label, words in departures.items()]
+    texts = [f"{facts.called([label])} has {join_words(words)}" for label, words in departures.items()]
     own_steps = {label: env.get("steps_by") for label, env in facts.environments.items()}
-    said += [f"{facts.called([label])} {STEPS_BY[by]}" for label, by in own_steps.items() if by in STEPS_BY]
+    texts += [f"{facts.called([label])} {STEPS_BY[by]}" for label, by in own_steps.items() if by in STEPS_BY]
     if facts.pooled and len(facts.pooled) < len(facts.labels):
-        said.append(f"{facts.called(facts.pooled)} trains one model on the data of all clients")
-    return f"{'; '.join(said)}." if said else ""
+        texts.append(f"{facts.called(facts.pooled)} trains one model on the data of all clients")
+    return f"{'; '.join(texts)}." if texts else ""
 
 
 def _settings(facts: Facts) -> str:
-    said = [
+    names = [
         f"{key_name(key).replace('_', ' ')} ({', '.join(map(text_of, values))})" for key, values in facts.over.items()
     ]
-    if not said:
+    if not names:
         return ""
     lack = f" {plural(facts.missing, 'setting')} {'is' if facts.missing == 1 else 'are'} not evaluated."
-    each = f"combination of {join_words(said)}" if len(said) > 1 else f"value of {said[0]}"
+    each = f"combination of {join_words(names)}" if len(names) > 1 else f"value of {names[0]}"
     return f"We repeat this for every {each}.{lack if facts.missing else ''}"
 
 
@@ -266,11 +266,11 @@ def _tuning(facts: Facts) -> str:
         else "",
         _final_training(facts),
     ]
-    told = (
+    choice = (
         f"The hyperparameters of {whose} are chosen among {how} by the mean validation {study.metric.label} "
         f"{POINT_NAMES[study.point]}{_validation(facts)}, over {over}, {apart} of the final runs{halves}{early}."
     )
-    return " ".join(filter(None, [told, *more]))
+    return " ".join(filter(None, [choice, *more]))
 
 
 def _validation(facts: Facts) -> str:
@@ -363,20 +363,20 @@ def _tests(facts: Facts) -> str:
     seeds = max((len(study.last_rows(label)) for label in study.metrics), default=0)
     if seeds < 2:
         return ""
-    said = f"Intervals are 95 % Student t intervals {chance(study)}{_clustered(study)}."
+    text = f"Intervals are 95 % Student t intervals {chance(study)}{_clustered(study)}."
     if study.plan.subject is not None:
         alone = study.is_comparison and BASELINE in study.metrics and len(study.metrics) > 1
         return (
-            f"{said} Differences are paired by seed and client; their intervals are not corrected." if alone else said
+            f"{text} Differences are paired by seed and client; their intervals are not corrected." if alone else text
         )
     families = comparisons(study, study.ordered) if study.ordered else ()
     tested = [[c for c in contrasts.values() if isinstance(c, Contrast) and c.p is not None] for contrasts in families]
     if not any(tested):
-        return said
+        return text
     how = [CORRECTIONS[name] for name in dict.fromkeys(map(correction_of, filter(None, tested))) if name]
     corrected = f", with p values corrected for the number of comparisons by {join_words(how)}" if how else ""
     tests = f"Methods are compared by paired t tests {chance(study)} on the mean difference of a seed's clients"
-    return f"{said} {tests}{corrected}."
+    return f"{text} {tests}{corrected}."
 
 
 def _clustered(study: Study) -> str:

@@ -33,10 +33,10 @@ def search_charts(study: Study) -> Iterator[tuple[str, str, go.Figure, str]]:
         if len(points) < 2 or len(keys) < (3 if study.plan.search == "grid" else 2):
             continue
         chosen = point_name(study.plan.choices.get(label, {"": None}))
-        told = "Each line is a candidate; orange: the chosen one, blue: the best third."
+        legend = "Each line is a candidate; orange: the chosen one, blue: the best third."
         if len(points) >= LEAST_POINTS and missing("tune"):
-            told += f" The importance of each key needs Optuna: {install('tune')}."
-        yield f"lines-{number}", label, parallel_coordinates(study.metric, points, keys, chosen), told
+            legend += f" The importance of each key needs Optuna: {install('tune')}."
+        yield f"lines-{number}", label, parallel_coordinates(study.metric, points, keys, chosen), legend
         if len(points) >= LEAST_POINTS and not missing("tune"):
             shares = importance(points, keys)
             caption = f"Shares of the variance of {len(points)} validation scores that a forest explains (fANOVA)."
@@ -51,15 +51,15 @@ def intro(plan: Plan) -> str:
 
 def rates_note(plan: Plan) -> list[str]:
     """Which learning rate every tuned method has, among which it was chosen, and whether its neighbours were worse."""
-    said = []
+    texts = []
     for label, point in plan.choices.items():
         for key in (key for key in RATES if key in point and len(plan.spaces.get(label, {}).get(key, ())) > 1):
-            tried = plan.spaces[label][key]
+            rates = plan.spaces[label][key]
             beside = (
                 "" if plan.search != "grid" or key in plan.open_keys(label) else ", the neighbours tried and no better"
             )
-            said.append(f"{label} {key} {point[key]:g} of {min(tried):g} to {max(tried):g}{beside}")
-    return [f"Learning rates chosen: {'; '.join(said)}."] if said else []
+            texts.append(f"{label} {key} {point[key]:g} of {min(rates):g} to {max(rates):g}{beside}")
+    return [f"Learning rates chosen: {'; '.join(texts)}."] if texts else []
 
 
 def search_notes(plan: Plan) -> list[str]:
@@ -67,9 +67,9 @@ def search_notes(plan: Plan) -> list[str]:
     lines = rates_note(plan)
     lines += [f"Left out as invalid: {line}." for line in plan.left_out()]
     if stopped := plan.stopped():
-        tried = sum(entry.role == "candidate" for entry in plan.entries)
+        count = sum(entry.role == "candidate" for entry in plan.entries)
         names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)
-        lines.append(f"{len(stopped)} of {tried} trials were stopped early and are never chosen: {names}.")
+        lines.append(f"{len(stopped)} of {count} trials were stopped early and are never chosen: {names}.")
     return lines + plan.gpu_notes()
 
 
@@ -91,8 +91,8 @@ def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence
         name, ours = points[i].name, points[i].name == chosen
         tone = LIGHT["c1" if ours else "accent" if name in third else "quiet"]
         fig.add_scatter(x=list(range(len(names))), y=[height[i] for height in heights], mode="lines", name=name)
-        told = f"{escape(name)}: {escape(marks[i])}{metric.unit}<extra></extra>"
-        fig.data[-1].update(line={"color": tone, "width": 3 if ours else 1.5}, hovertemplate=told)
+        hover_text = f"{escape(name)}: {escape(marks[i])}{metric.unit}<extra></extra>"
+        fig.data[-1].update(line={"color": tone, "width": 3 if ours else 1.5}, hovertemplate=hover_text)
     for position, (height, (_, words)) in enumerate(zip(heights, axes, strict=True)):
         for y, word in ticks(height, words):
             note = {"text": escape(word), "showarrow": False, "xanchor": "left", "xshift": 4, "font": {"size": 12}}

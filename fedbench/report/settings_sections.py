@@ -116,14 +116,14 @@ def along_key(survey: SettingsStudy, key: str, settings: Sequence[Setting]) -> g
     """The score of every method over the values of a key, with its interval."""
     if all(map(is_number, (setting.values[key] for setting in settings))):
         settings = sorted(settings, key=lambda setting: float(setting.values[key]))
-    places, ticks = axis_places([setting.values[key] for setting in settings])
+    xs, ticks = axis_places([setting.values[key] for setting in settings])
     kind = {"type": "log"} if ticks is None else {}
-    shown = {"tickvals": places, "ticktext": [escape(text) for text in ticks or map(text_of, places)]}
+    shown = {"tickvals": xs, "ticktext": [escape(text) for text in ticks or map(text_of, xs)]}
     xaxis = axis(escape(key_name(key).replace("_", " ")), showgrid=False, **shown, **kind)
     return score_lines(
         survey,
         {
-            label: [(place, survey.boards[s.name][label].score, "") for place, s in zip(places, settings, strict=True)]
+            label: [(x, survey.boards[s.name][label].score, "") for x, s in zip(xs, settings, strict=True)]
             for label in survey.ordered
         },
         xaxis,
@@ -176,11 +176,11 @@ def score_lines(survey: SettingsStudy, points: Mapping[str, Sequence[Point]], xa
     ends = {
         label: [
             [score.mean if end is None or survey.is_sequential else end for end in (score.low, score.high)]
-            for _, score, _ in own
+            for _, score, _ in score_points
         ]
-        for label, own in points.items()
+        for label, score_points in points.items()
     }
-    limits = [metric.factor * value for own in ends.values() for pair in own for value in pair]
+    limits = [metric.factor * value for pairs in ends.values() for pair in pairs for value in pair]
     fig = figure(360, xaxis=xaxis, yaxis=score_axis(metric, limits), hovermode="closest")
     for label in sorted(points, key=lambda label: is_loud(colours[label])):
         places, scores, more = zip(*points[label], strict=True)

@@ -65,8 +65,8 @@ class Table:
         filled = [(column, [column.cell(row) for row in rows]) for column in named]
         shown = [(c, cells) for i, (c, cells) in enumerate(filled) if i < least or any(cell.text for cell in cells)]
         lines = [list(line) for line in zip(*(cells for _, cells in shown), strict=True)]
-        said = [note for note in [*notes, *(column.note for column, _ in shown)] if note]
-        return cls([column.title for column, _ in shown], lines, notes=said, **more)
+        texts = [note for note in [*notes, *(column.note for column, _ in shown)] if note]
+        return cls([column.title for column, _ in shown], lines, notes=texts, **more)
 
     @property
     def by_group(self) -> dict[str, list[TextLine]]:
@@ -89,7 +89,7 @@ class Table:
         """With caption and note, as latex, markdown or csv."""
         if form == "csv":
             return str(self.numbers.to_csv(index=False))
-        note = " ".join(f"{said.rstrip('.')}." for said in self.notes)
+        note = " ".join(f"{line.rstrip('.')}." for line in self.notes)
         if form == "markdown":
             shown = note.replace("*", r"\*")
             return f"{self.title}\n\n{self.markdown()}\n\n{shown}\n"

@@ -97,10 +97,12 @@ def budget_curves(study: Study, scores: Mapping[str, np.ndarray], split: str) ->
     fig.update_layout(hovermode="closest")
     colours = {label: study.colours.get(label, LIGHT["quiet"]) for label in shown}
     for label in sorted(shown, key=lambda label: is_loud(colours[label])):
-        told = f"{escape(label)}<br>%{{x}} candidates: {hover(metric)}<extra></extra>"
+        hover_text = f"{escape(label)}<br>%{{x}} candidates: {hover(metric)}<extra></extra>"
         numbers = range(1, len(shown[label]) + 1)
         dash = dash_of(label, study.plan.references)
-        add_line(fig, label, numbers, shown[label], colours[label], dash, mode="lines+markers", hovertemplate=told)
+        add_line(
+            fig, label, numbers, shown[label], colours[label], dash, mode="lines+markers", hovertemplate=hover_text
+        )
     label_ends(
         fig,
         [

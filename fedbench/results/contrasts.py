@@ -211,11 +211,13 @@ def resampled_intervals(
     sizes = [tuple(map(len, seeds)) for seeds in contrasts]
     intervals: list[tuple[float, float] | None] = [None] * len(sizes)
     for sizes_of_seeds in {counts for counts in sizes if len(counts) > 1}:
-        places = [place for place, counts in enumerate(sizes) if counts == sizes_of_seeds]
-        values = [np.stack([contrasts[place][seed] for place in places], axis=1) for seed in range(len(sizes_of_seeds))]
+        indices = [index for index, counts in enumerate(sizes) if counts == sizes_of_seeds]
+        values = [
+            np.stack([contrasts[index][seed] for index in indices], axis=1) for seed in range(len(sizes_of_seeds))
+        ]
         low, high = np.quantile(_resample_means(values, draws), [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2], axis=0)
-        for place, ends in zip(places, zip(low.tolist(), high.tolist(), strict=True), strict=True):
-            intervals[place] = ends
+        for index, ends in zip(indices, zip(low.tolist(), high.tolist(), strict=True), strict=True):
+            intervals[index] = ends
     return intervals
 
 

@@ -49,14 +49,14 @@ def client_curves(point: str, metric: str, values: Mapping[int, float], seed: in
 
 def curve_rows(records: Records) -> list[LoggedRow]:
     """Rows of traces.parquet and, if the run has `log_clients`, the test scores of its clients in the same form."""
-    found: list[Any] = records.traces().to_dict("records")
+    logged: list[Any] = records.traces().to_dict("records")
     if records.config().get("log_clients"):
         metric = records.metric().name
         for point, rows in records.clients().groupby("point"):
             scores = zip(rows["seed"], rows["round"], rows["client"], rows[f"test_{metric}"], strict=True)
             for seed, round, client, value in scores:
-                found += client_curves(str(point), metric, {client: value}, seed, round)
-    return found
+                logged += client_curves(str(point), metric, {client: value}, seed, round)
+    return logged
 
 
 def trace_distributions(traces: Iterable[LoggedRow]) -> dict[str, np.ndarray]:

@@ -68,7 +68,7 @@ def split(arrays: Mapping[str, np.ndarray]) -> dict[int, dict[str, np.ndarray]]:
     """The arrays of a point by client."""
     clients, starts = np.unique(arrays["clients"], return_index=True)
     pieces = {name: np.split(array, starts[1:]) for name, array in arrays.items() if name != "clients"}
-    return {int(client): {name: own[i] for name, own in pieces.items()} for i, client in enumerate(clients)}
+    return {int(client): {name: piece[i] for name, piece in pieces.items()} for i, client in enumerate(clients)}
 
 
 def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarray]]:
@@ -78,8 +78,8 @@ def read_points(path: Path, problems: list[str]) -> dict[str, dict[str, np.ndarr
         point: {name.removeprefix(f"{point}/"): array for name, array in arrays.items() if name.startswith(f"{point}/")}
         for point in POINTS
     }
-    whole = {point: own for point, own in points.items() if own}
-    if any(not {"clients", "rows"} <= set(own) or len({len(a) for a in own.values()}) > 1 for own in whole.values()):
+    whole = {point: held for point, held in points.items() if held}
+    if any(not {"clients", "rows"} <= set(held) or len({len(a) for a in held.values()}) > 1 for held in whole.values()):
         problems.append(f"{path.name} is damaged and is left out")
         return {}
     return whole

@@ -239,11 +239,11 @@ class Records:
         """The runs' warnings, each once; those that concern the numbers are of type Doubt."""
         summaries = [self._json(folder, "summary.json") for folder in self.folders]
         warnings = [summary.get("warnings") or [] for summary in summaries]
-        said = [line for lines in warnings if isinstance(lines, list) for line in lines if isinstance(line, str)]
-        if any(not isinstance(lines, list) for lines in warnings) or len(said) < sum(map(len, warnings)):
+        texts = [line for lines in warnings if isinstance(lines, list) for line in lines if isinstance(line, str)]
+        if any(not isinstance(lines, list) for lines in warnings) or len(texts) < sum(map(len, warnings)):
             self._problems[self.path].append("summary.json: warnings that are no text are left out")
         lists = [doubts for summary in summaries if isinstance(doubts := summary.get("doubts"), list)]
-        return with_levels(dict.fromkeys(said), [line for doubts in lists for line in doubts if isinstance(line, str)])
+        return with_levels(dict.fromkeys(texts), [line for doubts in lists for line in doubts if isinstance(line, str)])
 
     def config(self) -> dict[str, Any]:
         """The resolved configuration as a tree, with the seeds of all runs."""

@@ -57,8 +57,8 @@ def footnote_numbers(doubts: Iterable[Sequence[str]]) -> dict[str, int]:
 def with_methods(lines: Mapping[str, Sequence[str]]) -> list[str]:
     """Every remark once, with the methods that it concerns, if these are not all; doubts first. lines: by method."""
     methods_of: dict[str, list[str]] = {}
-    for method, said in lines.items():
-        for line in dict.fromkeys(said):
+    for method, texts in lines.items():
+        for line in dict.fromkeys(texts):
             methods_of.setdefault(line, []).append(method)
     named = [_with_names(line, methods, len(methods) == len(lines) > 1) for line, methods in methods_of.items()]
     return sorted(named, key=lambda line: not isinstance(line, Doubt))

@@ -131,12 +131,12 @@ def judge(
 
 def _running(test: SequentialTest, baseline: str) -> list[str]:
     """Methods that need further seeds: open contrasts, local training while there are some, and candidates."""
-    wanted = [method for method in test.undecided if method not in test.given_up]
-    wanting = set(wanted) | ({baseline} if wanted else set()) | (set(test.candidates) if test.ending is None else set())
-    if wanting <= {baseline}:
+    methods = [method for method in test.undecided if method not in test.given_up]
+    active = {*methods, *([baseline] if methods else ()), *(test.candidates if test.ending is None else ())}
+    if active <= {baseline}:
         return []
     order = [baseline, *test.undecided, *test.over_local, *test.candidates]
-    return [method for method in dict.fromkeys(order) if method in wanting]
+    return [method for method in dict.fromkeys(order) if method in active]
 
 
 class _Look:
@@ -200,21 +200,21 @@ def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _judge_look(test: SequentialTest, look: _Look, rules: Rules, level: float, baseline: str) -> None:
-    wanted = [method for method in test.undecided if method in look.place and method not in test.given_up]
-    if wanted:
-        _look_over_local(test, look, wanted, rules, level, baseline)
+    methods = [method for method in test.undecided if method in look.place and method not in test.given_up]
+    if methods:
+        _look_over_local(test, look, methods, rules, level, baseline)
     if test.ending is None:
         _look_for_best(test, look, level)
         test.ending = _ending(test, look.seeds, rules)
 
 
 def _look_over_local(
-    test: SequentialTest, look: _Look, wanted: Sequence[str], rules: Rules, level: float, baseline: str
+    test: SequentialTest, look: _Look, methods: Sequence[str], rules: Rules, level: float, baseline: str
 ) -> None:
     # Those given up keep their share of the level, because which ones they are depends on the scores.
     family = len(test.undecided)
-    critical = look.critical(wanted, baseline, level * len(wanted) / family, two_sided=True)
-    for method in wanted:
+    critical = look.critical(methods, baseline, level * len(methods) / family, two_sided=True)
+    for method in methods:
         test.withheld.pop(("local", method), None)
         test.needs_samples.discard(("local", method))
         test.undecided[method] = bound = look.cautious(method, baseline, critical)

@@ -57,7 +57,7 @@ class SettingsFile:
 def settings_of(over: Mapping[str, Sequence[Any]]) -> list[Setting]:
     """All combinations of the values, the last key changing fastest, as `data=cifar10,alpha=0.1`."""
     points = product(*over.values())
-    names = [point_name(dict(zip(over, told, strict=True))) for told in product(*map(short_key, over.values()))]
+    names = [point_name(dict(zip(over, short, strict=True))) for short in product(*map(short_key, over.values()))]
     return [
         Setting(name, dict(zip(over, values, strict=True)), f"settings/{name}")
         for name, values in zip(names, points, strict=True)
@@ -72,10 +72,10 @@ def short_key(values: Sequence[Any]) -> list[Any]:
     texts = [text_of(value).replace("/", "-") if isinstance(value, dict) else value for value in values]
     paths = [text.split("/") if isinstance(text, str) else [text] for text in texts]
     for depth in range(1, max(map(len, paths)) + 1):
-        told = ["-".join(path[-depth:]) if isinstance(path[0], str) else path[0] for path in paths]
-        if len(set(map(text_of, told))) == len(told):
+        names = ["-".join(path[-depth:]) if isinstance(path[0], str) else path[0] for path in paths]
+        if len(set(map(text_of, names))) == len(names):
             break
-    return told
+    return names
 
 
 def is_matrix(folder: Path) -> bool:

@@ -219,8 +219,8 @@ def clients_at(clients: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
     names = ("seed", "round", "point")
     chosen = set(zip(*(rows[name].tolist() for name in names), strict=True))
     near = clients[np.isin(clients["round"].to_numpy(), rows["round"].to_numpy())]  # texts are slow to compare
-    places = zip(*(near[name].tolist() for name in names), strict=True)
-    return near[np.array([place in chosen for place in places], dtype=bool)].reset_index(drop=True)
+    keys = zip(*(near[name].tolist() for name in names), strict=True)
+    return near[np.array([key in chosen for key in keys], dtype=bool)].reset_index(drop=True)
 
 
 def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | str | None]:

@@ -20,8 +20,8 @@ def unknown_line(what: str, reasons: Mapping[int, str], clients: int, name: Call
     by_reason: dict[str, list[int]] = {}
     for client in sorted(reasons):
         by_reason.setdefault(reasons[client], []).append(client)
-    said = "; ".join(_names(same, name) + (f": {why}" if why else "") for why, same in by_reason.items())
-    return f"{what} is unknown at {len(reasons)} of {plural(clients, 'client')} ({said})"
+    text = "; ".join(_names(same, name) + (f": {why}" if why else "") for why, same in by_reason.items())
+    return f"{what} is unknown at {len(reasons)} of {plural(clients, 'client')} ({text})"
 
 
 def _names(clients: Sequence[int], name: Callable[[int], str]) -> str:

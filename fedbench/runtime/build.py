@@ -141,10 +141,10 @@ def build_model(run: ResolvedRun) -> LightningModule:
     config, dataset = run.config, run.dataset
     kind = models.load(config.model.name)
     if dataset.kind == "token" and issubclass(kind, Network) and not kind.images_only:
-        own = ":" in config.data.name and not config.data.name.startswith("leaf:")
+        users = ":" in config.data.name and not config.data.name.startswith("leaf:")
         raise ConfigError(
             f"model {config.model.name}: takes numbers, but the samples of {config.data.name} are tokens; bring a "
-            f"LightningModule of your own, with an embedding{', or set data.kind = feature if they are counts' * own}"
+            f"LightningModule of your own, with an embedding{', or set data.kind = feature if they are counts' * users}"
         )
     return models.build(config.model.name, sample_shapes(dataset), dataset.outputs, run.task, **config.model.options)
 

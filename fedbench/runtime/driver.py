@@ -81,7 +81,7 @@ class Driver:
         release_freed_memory()
         known = PreparedDataset.of(dataset) if dataset.folder else None
         parts = build_parts(run, dealt, seed)
-        largest = max(trees.nbytes(own.learner.initial()) for own in parts.models)
+        largest = max(trees.nbytes(model.learner.initial()) for model in parts.models)
         states, messages = parts.context.clients * largest, 2 * parts.context.participants_per_round * largest
         setup = Setup(config, seed, dealt, known, state_bytes=states, message_bytes=messages)
         return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
@@ -102,7 +102,7 @@ class Driver:
     def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
         self.hosts.begin(self.setup, self.parts)
-        self.on_event(ModelsBuilt({own.model: own.sizes for own in self.parts.models}))
+        self.on_event(ModelsBuilt({model.model: model.sizes for model in self.parts.models}))
         self._pass_on_remarks()
         if kept:
             self.remarks.give_first(self.warnings, kept["first_warnings"], kept["rounds"] < self.config.rounds)
@@ -155,7 +155,9 @@ class Driver:
         self, number: int, dealt: Sequence[list[ClientTask]], moves: Sequence[Relocation] = (), **more: Any
     ) -> tuple[list[Reply], list[Report]]:
         """Send every host its tasks: the replies, and all their reports in the order of clients."""
-        orders = [Order(number, own, moved_away=self.homes.take_moved(host), **more) for host, own in enumerate(dealt)]
+        orders = [
+            Order(number, tasks, moved_away=self.homes.take_moved(host), **more) for host, tasks in enumerate(dealt)
+        ]
         replies = self.hosts.exchange(orders, moves)
         self.uses_rounds |= any(reply.uses_rounds for reply in replies)
         reports = (report for reply in replies for report in reply.reports)

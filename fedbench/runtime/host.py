@@ -64,8 +64,8 @@ class Host:
     ) -> None:
         self.config, self.seed, self.context = parts.run.config, parts.seed, parts.context
         self.data, self.store, self.device = data, store, parts.learner.device
-        known = {own.model: Model(own) for own in parts.models}
-        self.models = [known[own.model] for own in parts.models]
+        known = {model_parts.model: Model(model_parts) for model_parts in parts.models}
+        self.models = [known[model_parts.model] for model_parts in parts.models]
         self._clock = time.perf_counter
         self._ship, self._debug = ship, debug
         self._watched: set[str] = set()
@@ -165,26 +165,26 @@ class Host:
             total = self._outbox.close()
         busy, cpu = time.perf_counter() - begun, time.process_time() - cpu
         train, evaluate = (sum(getattr(r, f"{part}_seconds") for r in reports) for part in ("train", "eval"))
-        remarks = [line for own in self.models if own.turns for line in own.turns.engine.remarks]
-        remarks += [line for own in self.models for line in own.learner.remarks()]
-        uses_rounds = any(own.method.context.uses_rounds or own.learner.engine.uses_rounds for own in self.models)
+        remarks = [line for model in self.models if model.turns for line in model.turns.engine.remarks]
+        remarks += [line for model in self.models for line in model.learner.remarks()]
+        uses_rounds = any(model.method.context.uses_rounds or model.learner.engine.uses_rounds for model in self.models)
         spent = (train, evaluate, busy, cpu, os.getpid(), resident_mb())
         return Reply(reports, *spent, remarks, total, uses_rounds, peak_mb(self.device))
 
     def _do_all(self, works: Sequence[Callable[[], Report]], clients: Sequence[int]) -> list[Report]:
         """The reports of pieces of work. Clients that share steps do so with those that have the same model."""
-        places: dict[Turns, list[int]] = defaultdict(list)
-        for place, client in enumerate(clients):
+        indices: dict[Turns, list[int]] = defaultdict(list)
+        for index, client in enumerate(clients):
             if turns := self.model(client).turns:
-                places[turns].append(place)
-        if not places:
+                indices[turns].append(index)
+        if not indices:
             return [work() for work in works]
         reports: dict[int, Report] = {}
-        for turns, own in places.items():
+        for turns, tasks in indices.items():
             self._clock = turns.clock
-            done = turns.run([works[place] for place in own], [clients[place] for place in own])
-            reports.update(zip(own, done, strict=True))
-        return [reports[place] for place in range(len(works))]
+            done = turns.run([works[index] for index in tasks], [clients[index] for index in tasks])
+            reports.update(zip(tasks, done, strict=True))
+        return [reports[index] for index in range(len(works))]
 
     def _try_task(self, task: ClientTask, following: ClientTask | None, order: Order) -> Report:
         """Do a task, while the state that the following one needs is fetched; reports what goes wrong."""
@@ -212,8 +212,8 @@ class Host:
             report.failure, report.trace = str(failed), failed.trace
             report.cause = f"{type(error).__name__} {failed.place}"
             report.upload, report.kept, report.trained = None, None, False
-            for found in (report.scores, report.models, report.predictions, report.outcomes):
-                found.pop("after_fit", None)  # its fit does not count
+            for points in (report.scores, report.models, report.predictions, report.outcomes):
+                points.pop("after_fit", None)  # its fit does not count
         return report
 
     def _answer(self, client: Client, report: Report) -> None:
@@ -333,8 +333,8 @@ class Host:
         if point != "after_agg":
             client.message = Message()
         with self._guard_inputs("personal", client, model=model):
-            found = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
-            personal: Weights | Predictor | None = check_shapes(found, client.initial, method, "personal")
+            result = call_hook(method, "personal", client, model, point if point == "after_agg" else "after_fit")
+            personal: Weights | Predictor | None = check_shapes(result, client.initial, method, "personal")
             self._score(task, client, point, personal, report)
         client.message = message
         return personal

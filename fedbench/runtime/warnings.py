@@ -30,11 +30,11 @@ def first_warnings(parts: RunParts) -> list[str]:
     config, method, models = parts.run.config, parts.method, parts.models
     of_method = method_warnings(method, config.method.name)
     return [
-        *(line for own in models for line in model_warnings(own.learner, parts.context.sizes)),
-        *(line for own in models for line in warn_of_instance(own.model)),
+        *(line for model in models for line in model_warnings(model.learner, parts.context.sizes)),
+        *(line for model in models for line in warn_of_instance(model.model)),
         *config_warnings(config),
-        *warn_of_schedules(method, [*dict.fromkeys(name for own in models for name in own.learner.schedules)]),
-        *(line for own in models for line in warn_of_tied_head(own.method)),
+        *warn_of_schedules(method, [*dict.fromkeys(name for model in models for name in model.learner.schedules)]),
+        *(line for model in models for line in warn_of_tied_head(model.method)),
         *warn_of_engine(method),
         *of_method,
     ]
@@ -128,13 +128,13 @@ def unused_train_keys(name: str, train: TrainConfig) -> list[UnusedKey]:
 def config_warnings(config: Config) -> list[str]:
     """Lines about values without effect, because of others or because of the method. config: with all defaults."""
     method = load(config.method.name)
-    usual, found = TrainConfig(**method.train_defaults), dict[str, list[str]]()
+    usual, reasons = TrainConfig(**method.train_defaults), dict[str, list[str]]()
     for key, why, _ in unused_train_keys(config.method.name, config.train):
         value = getattr(config.train, key)
         if value != getattr(usual, key) and not (key == "optimizer" and value == "sgd"):
             text = f"{value:g}" if isinstance(value, float) else str(value)
-            found.setdefault(why, []).append(f"train.{key} = {text}")
-    lines: list[str] = [Doubt(f"{', '.join(values)}: without effect: {why}") for why, values in found.items()]
+            reasons.setdefault(why, []).append(f"train.{key} = {text}")
+    lines: list[str] = [Doubt(f"{', '.join(values)}: without effect: {why}") for why, values in reasons.items()]
     given, defaults = flat(config.model_dump(mode="json")), flat(Config().model_dump(mode="json"))
     for key, why in unused_keys(config).items():
         if given[key] != defaults[key]:

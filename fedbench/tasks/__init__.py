@@ -40,16 +40,16 @@ def names() -> list[str]:
 
 def load(name: str, evaluate: Mapping[str, Any] | None = None) -> Task:
     """The task of this name, with the metrics in `evaluate.*`. Raises ConfigError."""
-    found = TASKS.load(name)
-    task: Task = _make_task(name, found) if TASKS.path(name) else found
+    plugin = TASKS.load(name)
+    task: Task = _make_task(name, plugin) if TASKS.path(name) else plugin
     metrics, primary = (evaluate or {}).get("metrics") or [], (evaluate or {}).get("metric")
     return task.with_metrics(metrics, primary) if metrics or primary else task
 
 
-def _make_task(name: str, found: Any) -> Task:
+def _make_task(name: str, plugin: Any) -> Task:
     """A task of the user's, an instance or a class, under the name by which it is asked for."""
     try:
-        task = copy(found) if isinstance(found, Task) else found()
+        task = copy(plugin) if isinstance(plugin, Task) else plugin()
     except Exception as error:
         raise ConfigError(f"task '{name}' cannot be made: {RunError.of(error)}; name an instance of it") from error
     if not all(isinstance(metric, Metric) for metric in task.metrics) or not task.metrics:

@@ -90,11 +90,11 @@ class Binary(Task):
         """Two classes in any form, numbered as for a classification; floats stay floats."""
         from fedbench.tasks.class_numbers import read_classes
 
-        found = read_classes(values, names, classes)
-        if found.classes != 2:
-            raise ConfigError(f"data.task = binary: two classes are needed, the targets have {found.classes}")
-        numbers = found.values.astype(float) if values.dtype.kind == "f" and values.ndim == 1 else found.values
-        return Targets(numbers, names=found.names, labels=found.labels, remarks=found.remarks)
+        targets = read_classes(values, names, classes)
+        if targets.classes != 2:
+            raise ConfigError(f"data.task = binary: two classes are needed, the targets have {targets.classes}")
+        numbers = targets.values.astype(float) if values.dtype.kind == "f" and values.ndim == 1 else targets.values
+        return Targets(numbers, names=targets.names, labels=targets.labels, remarks=targets.remarks)
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(1,), ()]

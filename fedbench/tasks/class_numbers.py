@@ -82,23 +82,23 @@ def _one_hot(values: np.ndarray, names: Sequence[str], classes: int | None) -> T
 
 def _texts(values: np.ndarray, names: Sequence[str], classes: int | None) -> Targets:
     """Class names, in the declared order or in that of those that occur (of numbers, if all are whole numbers)."""
-    found, compact = np.unique(values, return_inverse=True)
-    if values.dtype.kind == "U" and (numbers := plain_numbers(found.tolist())):
+    distinct, compact = np.unique(values, return_inverse=True)
+    if values.dtype.kind == "U" and (numbers := plain_numbers(distinct.tolist())):
         order = np.argsort(np.array(numbers, object))
-        found, compact = found[order], np.argsort(order)[compact.reshape(-1)]
+        distinct, compact = distinct[order], np.argsort(order)[compact.reshape(-1)]
     if not names:
-        if classes not in (None, len(found)):
+        if classes not in (None, len(distinct)):
             raise ConfigError(
-                f"data.classes = {classes}: the targets are {len(found)} texts; leave it out, or give the data set "
+                f"data.classes = {classes}: the targets are {len(distinct)} texts; leave it out, or give the data set "
                 "`classes`, the names of all"
             )
-        return _compact(found, compact)
+        return _compact(distinct, compact)
     if classes not in (None, len(names)):
         raise ConfigError(f"data.classes = {classes}: the data set names {len(names)} classes; leave it out")
-    if len(unknown := np.setdiff1d(found, names)):
+    if len(unknown := np.setdiff1d(distinct, names)):
         row = int(np.flatnonzero(values == unknown[0])[0])
         raise TargetError(row, f"label {str(unknown[0])!r} is none of the classes {_list_names(tuple(names))}")
-    places = np.array([names.index(name) for name in found.tolist()])
+    places = np.array([names.index(name) for name in distinct.tolist()])
     return Targets(places[compact.reshape(-1)], classes=len(names), names=tuple(names), labels=tuple(names))
 
 
@@ -115,21 +115,21 @@ def _integer_targets(values: np.ndarray, names: Sequence[str], classes: int | No
                 int(high[0]), f"label {values[high[0]]} is outside the class range; 0 to {count - 1}{hint}"
             )
         return Targets(values, classes=count, names=of_each(names, count))
-    found, compact = np.unique(values, return_inverse=True)
+    distinct, compact = np.unique(values, return_inverse=True)
     if booleans:
-        named = tuple(str(bool(value)) for value in found)
-        return Targets(compact.reshape(-1), classes=len(found), names=named)
-    if np.array_equal(found, np.arange(len(found))):
-        return Targets(values, classes=len(found))
-    return _compact(found, compact)
+        named = tuple(str(bool(value)) for value in distinct)
+        return Targets(compact.reshape(-1), classes=len(distinct), names=named)
+    if np.array_equal(distinct, np.arange(len(distinct))):
+        return Targets(values, classes=len(distinct))
+    return _compact(distinct, compact)
 
 
-def _compact(found: np.ndarray, compact: np.ndarray) -> Targets:
+def _compact(distinct: np.ndarray, compact: np.ndarray) -> Targets:
     """Labels with gaps, not from 0, or of text: classes in ascending order of the labels."""
-    names = tuple(map(str, found))
-    dense = found.dtype.kind == "i" and len(found) > 2 and found[-1] - found[0] == len(found) - 1
+    names = tuple(map(str, distinct))
+    dense = distinct.dtype.kind == "i" and len(distinct) > 2 and distinct[-1] - distinct[0] == len(distinct) - 1
     shown = f"{names[0]} to {names[-1]}" if dense else _list_names(names)
-    remarks = (f"labels {shown} are classes 0 to {len(names) - 1}",) if found.dtype.kind == "i" else ()
+    remarks = (f"labels {shown} are classes 0 to {len(names) - 1}",) if distinct.dtype.kind == "i" else ()
     return Targets(compact.reshape(-1).astype(np.int64), "", len(names), names, names, remarks)
 
 

@@ -49,9 +49,9 @@ class Classification(Task):
         hits, losses, sizes = [], [], []
         for outputs, targets in batches:
             outputs = outputs.to(dtype)
-            own = self.loss(outputs, targets, "none")
-            hits.append(((outputs.argmax(1) == targets) & ~own.isnan()).sum())
-            losses.append(own.sum(dtype=torch.float64))
+            loss = self.loss(outputs, targets, "none")
+            hits.append(((outputs.argmax(1) == targets) & ~loss.isnan()).sum())
+            losses.append(loss.sum(dtype=torch.float64))
             sizes.append(len(targets))
         correct, count = torch.stack(hits).tolist(), sum(sizes)
         shares = [hit / size for hit, size in zip(correct, sizes, strict=True)]

@@ -48,16 +48,16 @@ class FurtherMetric:
         try:
             if scores.ndim != labels.ndim and scores.size == labels.size:  # [n, 1] and [n] would broadcast to [n, n]
                 scores = scores.reshape(labels.shape)
-            found = self.function(scores.copy(), labels.copy())
+            value = self.function(scores.copy(), labels.copy())
         except Exception as error:
             if self._works(*with_every_class(scores, labels)):
                 return nan
-            said = RunError.of(error)
-            raise RunError(f"metric {self.metric.name} fails: {said.text}", said.place, said.trace) from error
+            failure = RunError.of(error)
+            raise RunError(f"metric {self.metric.name} fails: {failure.text}", failure.place, failure.trace) from error
         try:
-            return float(found)
+            return float(value)
         except (TypeError, ValueError, RuntimeError):  # a tensor of several numbers raises RuntimeError
-            line = f"metric {self.metric.name} must return a number; it returned a value of type {type(found).__name__}"
+            line = f"metric {self.metric.name} must return a number; it returned a value of type {type(value).__name__}"
             raise RunError(line, place_of_code(self.function)) from None
 
     def _works(self, scores: "Array", labels: "Array") -> bool:
@@ -77,8 +77,8 @@ def with_every_class(scores: "Array", labels: "Array") -> tuple["Array", "Array"
         return np.concatenate([scores, added]), np.concatenate([labels, added.argmax(1).astype(labels.dtype)])
     steps = np.arange(4) % 2
     added, targets = (
-        np.broadcast_to(steps.reshape(-1, *[1] * (own.ndim - 1)), (4, *own.shape[1:])).astype(own.dtype)
-        for own in (scores, labels)
+        np.broadcast_to(steps.reshape(-1, *[1] * (array.ndim - 1)), (4, *array.shape[1:])).astype(array.dtype)
+        for array in (scores, labels)
     )
     return np.concatenate([scores, added]), np.concatenate([labels, targets])
 
@@ -123,8 +123,8 @@ def auroc(scores: "Array", labels: "Array") -> float:
         return nan
     if scores.shape[1] == 2:
         return float(roc_auc_score(labels, scores[:, 1] - scores[:, 0]))
-    found = [float(roc_auc_score(labels == label, _margin(scores, label))) for label in present]
-    return sum(found) / len(found)
+    areas = [float(roc_auc_score(labels == label, _margin(scores, label))) for label in present]
+    return sum(areas) / len(areas)
 
 
 def _balanced_outcomes(scores: "Array", labels: "Array") -> "Array":
@@ -143,7 +143,7 @@ def _auroc_outcomes(scores: "Array", labels: "Array") -> "Array":
     if scores.shape[1] == 2:
         return pseudo_values(*auroc_without(scores[:, 1] - scores[:, 0], labels == 1))
     areas = [auroc_without(_margin(scores, label), labels == label) for label in present]
-    without = np.array([own for _, own in areas])  # [classes, n]
+    without = np.array([without_each for _, without_each in areas])  # [classes, n]
     alone = np.array([(labels == label) & ((labels == label).sum() == 1) for label in present])
     counts = (~alone).sum(0)
     known = np.where(alone, 0, without).sum(0) / counts
@@ -233,11 +233,11 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     return FurtherMetric(metric, function, directed=higher is not None)
 
 
-def refuse_undirected(found: FurtherMetric) -> None:
+def refuse_undirected(metric: FurtherMetric) -> None:
     """Raises ConfigError for a primary metric whose function does not say which values are better."""
-    if not found.directed:
-        name = found.metric.label.partition(AT)[0].rpartition(".")[2]
+    if not metric.directed:
+        name = metric.metric.label.partition(AT)[0].rpartition(".")[2]
         raise ConfigError(
-            f"evaluate.metric: {found.metric.name} does not say whether higher is better; below the function, write "
+            f"evaluate.metric: {metric.metric.name} does not say whether higher is better; below the function, write "
             f"{name}.higher_is_better = False if lower is better, else {name}.higher_is_better = True"
         )

@@ -83,29 +83,29 @@ def _value_of(kind: Any, outputs: int, given: "Tensor", true: "Tensor") -> Any:
 
     metric = _make(kind, outputs)
     if getattr(metric, "average", None) != "macro":
-        found, warned = _call(metric, given, true)
-        return nan if warned else found
+        value, warned = _call(metric, given, true)
+        return nan if warned else value
     held = torch.stack([(true == label).any() for label in range(outputs)]) if true.ndim == 1 else true.bool().any(0)
     if "average" not in inspect.signature(kind).parameters:
-        found, warned = _call(metric, given, true)
-        return nan if warned or not held.all() else found
-    found, warned = _call(_make(kind, outputs, average=None), given, true)
+        value, warned = _call(metric, given, true)
+        return nan if warned or not held.all() else value
+    value, warned = _call(_make(kind, outputs, average=None), given, true)
     if NEGATIVES in warned:
         others = torch.stack([(true != label).any() for label in range(outputs)])
         held &= others if true.ndim == 1 else ~true.bool().all(0)
-    return found[held].mean() if held.any() else nan
+    return value[held].mean() if held.any() else nan
 
 
 def _call(metric: Any, given: "Tensor", true: "Tensor") -> tuple[Any, set[str]]:
     """The value of a metric, and what it warns of as undefined; other warnings are passed on."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found = metric(given, true)
-    undefined = {text for text in (NEGATIVES, POSITIVES) for own in caught if str(own.message).startswith(text)}
-    for own in caught:
-        if not str(own.message).startswith((NEGATIVES, POSITIVES)):
-            warnings.warn_explicit(own.message, own.category, own.filename, own.lineno)
-    return found, undefined
+        value = metric(given, true)
+    undefined = {text for text in (NEGATIVES, POSITIVES) for warning in caught if str(warning.message).startswith(text)}
+    for warning in caught:
+        if not str(warning.message).startswith((NEGATIVES, POSITIVES)):
+            warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
+    return value, undefined
 
 
 def _make(kind: Any, outputs: int, **more: Any) -> Any:

@@ -85,7 +85,7 @@ class Multilabel(Task):
             "loss": (float(self.loss(outputs.double(), targets.double(), "none").sum()), count),
         }
         score |= {f"f1_macro/label={label}": (value * count, count) for label, value in enumerate(f1.tolist())}
-        return {name: found for name, found in score.items() if name == "loss" or not isnan(found[0])}
+        return {name: pair for name, pair in score.items() if name == "loss" or not isnan(pair[0])}
 
     def outcomes(
         self, batches: Sequence[tuple["Tensor", "Tensor"]], dtype: "torch.dtype", by_batches: bool = False
@@ -103,16 +103,16 @@ class Multilabel(Task):
             average_precision_without(logits[:, label].numpy(), true[:, label].numpy())
             for label in true.any(0).nonzero().flatten().tolist()
         ]
-        found = {
+        outcomes = {
             "f1_macro": pseudo_values(float((2 * right.sum(0) / both.sum(0)).nanmean()), without.nanmean(1)),
             "accuracy": ((predicted == true) & ~outputs.isnan()).double().mean(1),
             "loss": self.loss(outputs.double(), targets.double(), "none"),
         }
         if precision:
             areas = torch.tensor([whole for whole, _ in precision])
-            without = torch.tensor(np.array([own for _, own in precision])).nanmean(0)
-            found["average_precision"] = pseudo_values(float(areas.double().mean()), without)
-        return found
+            without = torch.tensor(np.array([without_each for _, without_each in precision])).nanmean(0)
+            outcomes["average_precision"] = pseudo_values(float(areas.double().mean()), without)
+        return outcomes
 
 
 def _mean(values: "Tensor", weight: int) -> tuple[float, float]:

@@ -104,7 +104,7 @@ class NextToken(Task):
             each.append(torch.stack([part.double().sum(1) for part in (_losses(outputs, targets), right, counted)]))
         losses, hits, counts = torch.cat(each, 1)
         left, whole = counts.sum() - counts, counts.sum()
-        loss, accuracy = ((own.sum() - own) / left for own in (losses, hits))  # NaN if no token is left
+        loss, accuracy = ((sums.sum() - sums) / left for sums in (losses, hits))  # NaN if no token is left
         return {
             "perplexity": pseudo_values(float((losses.sum() / whole).exp()), loss.exp()),
             "token_accuracy": pseudo_values(float(hits.sum() / whole), accuracy),

@@ -44,9 +44,9 @@ def by_blocks(score: Callable[["Array"], float], blocks: "Array") -> "Array":
     count, values = len(blocks), np.full(len(blocks), np.nan)
     whole = score(np.arange(count))
     for block in np.unique(blocks):
-        own = blocks == block
-        if (size := int(own.sum())) < count:
-            values[own] = whole + (whole - score(np.flatnonzero(~own))) * (count - size) / size
+        in_block = blocks == block
+        if (size := int(in_block.sum())) < count:
+            values[in_block] = whole + (whole - score(np.flatnonzero(~in_block))) * (count - size) / size
     return values
 
 
@@ -72,16 +72,16 @@ def average_precision_without(scores: "Array", positive: "Array") -> tuple[float
 
     _, level = np.unique(-scores, return_inverse=True)  # 0 for the highest scores
     hits, all_ = (np.bincount(level, weights=weights) for weights in (positive, np.ones(len(scores))))
-    found, seen = np.cumsum(hits), np.cumsum(all_)  # positive and all samples from this level up
-    total = found[-1]
-    above = np.concatenate([[0.0], np.cumsum(hits * found / seen)])  # summed precision of positive samples
+    positives, seen = np.cumsum(hits), np.cumsum(all_)  # positive and all samples from this level up
+    total = positives[-1]
+    above = np.concatenate([[0.0], np.cumsum(hits * positives / seen)])  # summed precision of positive samples
 
     def from_level_down(lost: int) -> "Array":
         """The summed precision of positive samples from each level down, if one sample more is gone from there."""
-        precision = np.divide(found - lost, seen - 1, out=np.zeros(len(seen)), where=seen > 1)
+        precision = np.divide(positives - lost, seen - 1, out=np.zeros(len(seen)), where=seen > 1)
         return np.cumsum((hits * precision)[::-1])[::-1]
 
-    own_precision = np.divide(found - 1, seen - 1, out=np.zeros(len(seen)), where=seen > 1)
+    own_precision = np.divide(positives - 1, seen - 1, out=np.zeros(len(seen)), where=seen > 1)
     rest = np.where(positive, (from_level_down(1) - own_precision)[level], from_level_down(0)[level])
     left = total - positive
     return float(above[-1] / total), np.divide(
@@ -102,7 +102,7 @@ def of_counts(metric: Counts, true: "Array", predicted: "Array") -> "Array":
         np.bincount(values[values >= 0], minlength=classes).astype(float)
         for values in (true[true == predicted], predicted, true)
     )
-    pairs, place = np.unique(np.stack([true, predicted]), axis=1, return_inverse=True)
+    pairs, pair_of = np.unique(np.stack([true, predicted]), axis=1, return_inverse=True)
     without = np.empty(pairs.shape[1])
     for number, (one, other) in enumerate(pairs.T):
         fewer = [right.copy(), guesses.copy(), samples.copy()]
@@ -111,7 +111,7 @@ def of_counts(metric: Counts, true: "Array", predicted: "Array") -> "Array":
             fewer[1][other] -= 1
             fewer[0][one] -= one == other
         without[number] = metric(*fewer)
-    return pseudo_values(metric(right, guesses, samples), without[place.reshape(-1)])
+    return pseudo_values(metric(right, guesses, samples), without[pair_of.reshape(-1)])
 
 
 def mean_recall(right: "Array", guesses: "Array", samples: "Array") -> float:

@@ -63,13 +63,13 @@ class Regression(Task):
         outputs, targets = (_rows(torch.cat(parts)) for parts in zip(*batches, strict=True))
         errors, away, count = outputs - targets, (targets - targets.mean(0)).square().sum(1), len(targets)
         squares, spread = errors.square().sum(1), away.sum()
-        found = {"mse": errors.square().mean(1), "mae": errors.abs().mean(1)}
+        outcomes = {"mse": errors.square().mean(1), "mae": errors.abs().mean(1)}
         if not spread or count < 2:
-            return found
+            return outcomes
         left = spread - away * count / (count - 1)  # squared deviations of the other targets from their own mean
         known = left > 1e-12 * spread
         without = torch.where(known, 1 - (squares.sum() - squares) / left, torch.nan)
-        return found | {"r2": pseudo_values(float(1 - squares.sum() / spread), without)}
+        return outcomes | {"r2": pseudo_values(float(1 - squares.sum() / spread), without)}
 
 
 def _rows(values: "Tensor") -> "Tensor":

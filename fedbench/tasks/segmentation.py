@@ -74,8 +74,8 @@ class Segmentation(Task):
             void = void_pixels(targets, classes)
             predicted = outputs.argmax(1).masked_fill(outputs.isnan().any(1), classes)[~void]
             pairs = targets[~void] * (classes + 1) + predicted
-            own = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
-            table = own if table is None else table + own  # [class, predicted], the last column: none
+            counts = torch.bincount(pairs, minlength=classes * (classes + 1)).view(classes, classes + 1)
+            table = counts if table is None else table + counts  # [class, predicted], the last column: none
             loss += float(_losses(outputs, targets, void).sum(dtype=torch.float64))
         if table is None or not (count := int(table.sum())):
             return {}
@@ -109,9 +109,9 @@ class Segmentation(Task):
             ]
             each.append(torch.stack(parts).double())  # [3, b, C]
             losses.append(_losses(outputs, targets, void).flatten(1).double().sum(1))
-        found, loss = torch.cat(each, 1), torch.cat(losses)
-        held, guessed, right = found.sum(1, keepdim=True) - found  # without each image [n, C]
-        whole, counts = found.sum(1), found[0].sum(1)
+        pixels, loss = torch.cat(each, 1), torch.cat(losses)
+        held, guessed, right = pixels.sum(1, keepdim=True) - pixels  # without each image [n, C]
+        whole, counts = pixels.sum(1), pixels[0].sum(1)
         iou = torch.where(held > 0, right / (held + guessed - right), torch.nan).nanmean(1)
         all_iou = torch.where(whole[0] > 0, whole[2] / (whole[0] + whole[1] - whole[2]), torch.nan).nanmean()
         left = counts.sum() - counts

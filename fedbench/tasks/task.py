@@ -47,10 +47,10 @@ class Task(ABC):
 
     def with_metrics(self, names: Sequence[str], primary: str | None = None) -> "Task":
         """The task with additional metrics and a primary one. Raises ConfigError."""
-        own = [metric.name for metric in self.metrics]
-        asked = [*names, *([primary] if primary and primary not in (*own, *names) else [])]
+        names_before = [metric.name for metric in self.metrics]
+        all_names = [*names, *([primary] if primary and primary not in (*names_before, *names) else [])]
         task = copy(self)
-        new = tuple(further_metric(name, self.optional_metrics) for name in asked if name not in own)
+        new = tuple(further_metric(name, self.optional_metrics) for name in all_names if name not in names_before)
         task.further = (*self.further, *new)
         for more in new:
             if more.metric.name == primary:
@@ -88,28 +88,28 @@ class Task(ABC):
         """
         import torch
 
-        found = {}
+        outcomes = {}
         if issubclass(self._maker_of("outcomes"), self._maker_of("score")):  # not those of another score
-            found = {
+            outcomes = {
                 name: own.double().cpu().numpy() for name, own in self.outcomes(batches, dtype, by_batches).items()
             }
         outputs, targets = (torch.cat(parts).cpu() for parts in zip(*batches, strict=True))
         given = outputs.float().numpy(), targets.numpy()
         for more in self.further:
             if more.outcomes and not isnan(more.value(*given)):
-                found[more.metric.name] = more.outcomes(*given)
+                outcomes[more.metric.name] = more.outcomes(*given)
         name = self.primary.name
-        if name in found:
-            return found, {}
+        if name in outcomes:
+            return outcomes, {}
 
         def score(places: "Array") -> float:
             chosen = torch.from_numpy(places)
-            own = [more for more in self.further if more.metric.name == name]
-            if own:
-                return own[0].value(*(part[places] for part in given))
+            metrics = [more for more in self.further if more.metric.name == name]
+            if metrics:
+                return metrics[0].value(*(part[places] for part in given))
             return mean_of(self.score([(outputs[chosen], targets[chosen])], dtype, by_batches), name)
 
-        return found, {name: by_blocks(score, blocks)}
+        return outcomes, {name: by_blocks(score, blocks)}
 
     def _maker_of(self, hook: str) -> type:
         """The class that defines a method of the task."""
@@ -173,11 +173,11 @@ class Task(ABC):
 
         sums, count = [], 0
         for outputs, targets in batches:
-            own = self.loss(outputs.to(dtype), targets, "none")
-            if own.shape != (len(targets),):
+            loss = self.loss(outputs.to(dtype), targets, "none")
+            if loss.shape != (len(targets),):
                 line = f"{self.name}: loss with reduction none must return one number for every sample, shape [batch]"
-                raise RunError(f"{line}; it returned {list(own.shape)}", place_of_code(type(self).loss))
-            sums.append(own.sum(dtype=torch.float64))
+                raise RunError(f"{line}; it returned {list(loss.shape)}", place_of_code(type(self).loss))
+            sums.append(loss.sum(dtype=torch.float64))
             count += len(targets)
         return {self.loss_metric: (float(torch.stack(sums).sum()), count)}
 
@@ -230,8 +230,8 @@ def pooled_value(task: Task, outputs: "Array", targets: "Array") -> float | None
     """
     import torch
 
-    if own := next((more for more in task.further if more.metric.name == task.primary.name), None):
-        value = own.value(outputs, targets)
+    if metric := next((more for more in task.further if more.metric.name == task.primary.name), None):
+        value = metric.value(outputs, targets)
     else:
         whole = torch.from_numpy(outputs), torch.from_numpy(targets)
         value = mean_of(task.score([whole], torch.float32), task.primary.name)

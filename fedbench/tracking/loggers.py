@@ -262,8 +262,8 @@ def _load_logger(name: str, folder: Path) -> Logger:
         takes_folder = "save_dir" in inspect.signature(kind).parameters
         logger = kind(save_dir=str(folder)) if takes_folder else kind()
     except (Exception, SystemExit) as error:
-        told = f"{type(error).__name__}: {error}"
-        raise ConfigError(f"loggers = {name!r}: cannot be created ({told}); expected package.module:Class") from None
+        reason = f"{type(error).__name__}: {error}"
+        raise ConfigError(f"loggers = {name!r}: cannot be created ({reason}); expected package.module:Class") from None
     if not hasattr(logger, "log_metrics"):
         raise ConfigError(f"loggers = {name!r}: is not a Lightning Logger: it has no log_metrics")
     made: Logger = logger

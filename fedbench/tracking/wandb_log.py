@@ -122,8 +122,8 @@ class WandbLog:
 
 def offline_parts(folder: Path, run_id: str) -> list[Path]:
     """The parts of a run, oldest first. W&B appends a number to the second part within a second."""
-    found = [*folder.glob(f"wandb/offline-run-*-{run_id}"), *folder.glob(f"wandb/offline-run-*-{run_id}-[0-9]")]
-    return sorted(found)
+    folders = [*folder.glob(f"wandb/offline-run-*-{run_id}"), *folder.glob(f"wandb/offline-run-*-{run_id}-[0-9]")]
+    return sorted(folders)
 
 
 def note_last_round(part: Path, last: int) -> None:
@@ -152,24 +152,24 @@ def run_arguments(config: Config, entry: Entry) -> dict[str, Any]:
     their own, because they would otherwise count into the mean.
     """
     group = group_of(config)
-    tried = entry.role == "candidate"
-    point = [point_name(entry.values)] if tried and entry.values else []
+    is_candidate = entry.role == "candidate"
+    point = [point_name(entry.values)] if is_candidate and entry.values else []
     words = [*name_prefix(config.wandb), entry.label, *point, f"seed {entry.seed}"]
     # One run may belong to several studies, and have several labels in one: each is a separate W&B run.
     known = "-".join(filter(None, [config.key(), entry.code, f"s{entry.seed}"]))
-    told = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
+    digest = sha256(f"{group}/{entry.label}/{known}".encode()).hexdigest()[:8]
     return {
-        "id": f"{known}-{told}",
+        "id": f"{known}-{digest}",
         "group": group,
-        "job_type": f"{entry.label} ({entry.role})"[-LONGEST:] if tried else entry.label[:LONGEST],
+        "job_type": f"{entry.label} ({entry.role})"[-LONGEST:] if is_candidate else entry.label[:LONGEST],
         "name": " ".join(words)[:LONGEST],
         "tags": run_tags(config.wandb.tags, config.method.name, config.data.name, config.partition.name, entry.role),
     }
 
 
-def name_prefix(place: WandbConfig) -> list[str]:
+def name_prefix(config: WandbConfig) -> list[str]:
     """The prefix of every name, if any."""
-    return [place.run_name] if place.run_name else []
+    return [config.run_name] if config.run_name else []
 
 
 def group_of(config: Config) -> str:
@@ -199,21 +199,21 @@ def best_directions(task: Task) -> dict[str, str]:
 
 def summary_of(records: Records, best: Mapping[str, str]) -> dict[str, Any]:
     """`after_agg/test_accuracy: {last, max}` of every key; `best_val/...`: scores at the best validation round."""
-    metrics, metric, found = records.metrics(), records.metric(), dict[str, Any]()
+    metrics, metric, summary = records.metrics(), records.metric(), dict[str, Any]()
     for key, goal in best.items():
         point, _, name = key.partition("/")
         values = metrics.loc[metrics["point"] == point, name].dropna()
         if len(values):
-            found[key] = {"last": float(values.iloc[-1]), goal: float(values.agg(goal))}
+            summary[key] = {"last": float(values.iloc[-1]), goal: float(values.agg(goal))}
     for row in at_best_round(metrics, metric).to_dict("records"):
         chosen = {
             "round": int(row["round"]),
             **{f"{split}_{metric.name}": row[f"{split}_{metric.name}"] for split in SPLITS},
         }
-        found |= {f"best_val/{row['point']}/{key}": value for key, value in chosen.items()}
+        summary |= {f"best_val/{row['point']}/{key}": value for key, value in chosen.items()}
     for kind, cases in newcomer_summary(metric, records.newcomers()).items():
-        found |= {f"newcomers/{kind}/{number}/test_{metric.name}": own["mean"] for number, own in cases.items()}
-    return found
+        summary |= {f"newcomers/{kind}/{number}/test_{metric.name}": case["mean"] for number, case in cases.items()}
+    return summary
 
 
 def wandb_table(frame: pd.DataFrame) -> wandb.Table:
@@ -221,38 +221,38 @@ def wandb_table(frame: pd.DataFrame) -> wandb.Table:
     return wandb.Table(dataframe=frame.astype(object).where(frame.notna(), None))
 
 
-def start_run(asked: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
+def start_run(config: WandbConfig, folder: Path, arguments: dict[str, Any], warn: Warn | None) -> Any:
     """A W&B run in a mode that is possible here.
 
     warn: called if the run is offline although online was requested; without it that raises ConfigError.
     """
-    where = {"project": asked.project, "entity": asked.entity, "dir": str(folder)}
-    own = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
-    possible = possible_mode(asked.mode)
+    where = {"project": config.project, "entity": config.entity, "dir": str(folder)}
+    options = {**arguments, **where, "resume": "allow", "reinit": "create_new"}
+    possible = possible_mode(config.mode)
     silence = silence_of(_process_settings().base_url) if possible == "online" else None
     if silence:
         _offline_instead(warn, "W&B cannot be reached", silence)
         possible = "offline"
-    if asked.mode == "online" and possible == "offline":
+    if config.mode == "online" and possible == "offline":
         send = f"run `wandb login`, then `wandb sync {folder}/wandb/offline-run-*`"
         _offline_instead(warn, "wandb.mode = online: no W&B account on this machine", send)
     with _own_ids():
         try:
-            return wandb.init(mode=possible, settings=_settings(), **own)
+            return wandb.init(mode=possible, settings=_settings(), **options)
         except wandb.Error as error:
             if possible != "online":
                 raise
-            said = first_line(error)
+            reason = first_line(error)
             wandb.teardown()  # the failed start still holds the id
-    _offline_instead(warn, "W&B cannot be reached", said)
+    _offline_instead(warn, "W&B cannot be reached", reason)
     with _own_ids():
-        return wandb.init(mode="offline", settings=_settings(), **own)
+        return wandb.init(mode="offline", settings=_settings(), **options)
 
 
-def offline_where_unanswered(place: WandbConfig) -> WandbConfig:
+def offline_where_unanswered(config: WandbConfig) -> WandbConfig:
     """The same settings, offline if the server does not answer."""
-    silent = possible_mode(place.mode) == "online" and silence_of(_process_settings().base_url)
-    return place.model_copy(update={"mode": "offline"}) if silent else place
+    silent = possible_mode(config.mode) == "online" and silence_of(_process_settings().base_url)
+    return config.model_copy(update={"mode": "offline"}) if silent else config
 
 
 @cache
@@ -309,12 +309,12 @@ def _settings() -> wandb.Settings:
     )
 
 
-def possible_mode(asked: str) -> Mode:
+def possible_mode(mode: str) -> Mode:
     """Online only with an account, because W&B would prompt for one; `auto` follows WANDB_MODE if possible."""
     from_environment = os.environ.get("WANDB_MODE", "")
-    if asked == "auto" and from_environment == "disabled":
+    if mode == "auto" and from_environment == "disabled":
         return "disabled"
-    if asked == "offline" or (asked == "auto" and from_environment in ("offline", "dryrun")):
+    if mode == "offline" or (mode == "auto" and from_environment in ("offline", "dryrun")):
         return "offline"
     return "online" if has_account() else "offline"
 
@@ -322,8 +322,8 @@ def possible_mode(asked: str) -> Mode:
 def account_environment() -> dict[str, str]:
     """Variables by which W&B on another machine finds this account, from the environment or a file."""
     key = _key()
-    told = {name: os.environ[name] for name in TOLD if name in os.environ}
-    return {**told, **({"WANDB_API_KEY": key} if key else {})}
+    variables = {name: os.environ[name] for name in TOLD if name in os.environ}
+    return {**variables, **({"WANDB_API_KEY": key} if key else {})}
 
 
 def has_account() -> bool:
@@ -340,7 +340,7 @@ def _key() -> str | None:
 def _in_netrc(host: str) -> str | None:
     path = Path(os.environ.get("NETRC", "~/.netrc")).expanduser()
     try:
-        found = netrc.netrc(path).authenticators(host)
+        login = netrc.netrc(path).authenticators(host)
     except (OSError, netrc.NetrcParseError):
         return None
-    return found[2] if found else None
+    return login[2] if login else None

@@ -112,14 +112,14 @@ class WandbStudy:
     @cached_property
     def seeds(self) -> list[FinishedSeed]:
         """The finished jobs, final ones first."""
-        found = {}
+        seeds = {}
         for entry in sorted(self.plan.entries, key=lambda entry: entry.role, reverse=True):
             path = self.folder / entry.path
             if (path / "summary.json").exists() and Records(path).summary().get("complete"):
                 config = with_place(load_yaml(path / "config.yaml"), self.place)
                 seed = FinishedSeed(entry, path, config)
-                found[run_arguments(config, entry)["id"]] = seed
-        return list(found.values())
+                seeds[run_arguments(config, entry)["id"]] = seed
+        return list(seeds.values())
 
     def left_out(self) -> dict[str, str]:
         """Unfinished jobs, and why."""
@@ -195,12 +195,12 @@ def send_overview(folder: Path, place: WandbConfig, warn: Warn | None = None) ->
 
 def _send_page(folder: Path, place: WandbConfig, rows: pd.DataFrame, more: dict[str, Any], warn: Warn | None) -> Any:
     name = study_name(folder)
-    told = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
-    before = offline_parts(folder, f"{ROLE}-{told}")
+    digest = sha256(f"{more['group']}/{name}".encode()).hexdigest()[:12]
+    before = offline_parts(folder, f"{ROLE}-{digest}")
     title = " ".join([*name_prefix(place), name])[-LONGEST:]
-    run = start_run(place, folder, {"id": f"{ROLE}-{told}", "job_type": ROLE, "name": title, **more}, warn)
+    run = start_run(place, folder, {"id": f"{ROLE}-{digest}", "job_type": ROLE, "name": title, **more}, warn)
     run.summary["final_table"] = wandb_table(rows)
-    artifact = wandb.Artifact(f"page-{told}", "report", description=f"page and tables of {name}")
+    artifact = wandb.Artifact(f"page-{digest}", "report", description=f"page and tables of {name}")
     for file in (*PAGE, *PAGES.names()):
         if (folder / file).exists():
             artifact.add_file(str(folder / file), name=file)

@@ -20,13 +20,13 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
     """Final runs grouped by method: curves with mean and standard deviation, worst clients, cost, traces, tables."""
     test = f"test_{study.seeds[0].records.metric().name}" if study.seeds else "test_accuracy"
     point = study.plan.point
-    own = [f"{point}/{test}", *(f"{other}/{test}" for other in ("after_agg", "after_fit") if other != point)]
+    keys = [f"{point}/{test}", *(f"{other}/{test}" for other in ("after_agg", "after_fit") if other != point)]
     sections = [
-        _section("Curves by method", [curve_panel(key) for key in own]),
+        _section("Curves by method", [curve_panel(key) for key in keys]),
         _section("Worst clients", [curve_panel(f"{point}/test_worst_tenth"), curve_panel(f"{point}/test_spread")]),
         _section(
             "Cost",
-            [*(curve_panel(own[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],
+            [*(curve_panel(keys[0], x) for x in ("bytes", "steps")), *(bar_panel(key) for key in ("bytes", "steps"))],
         ),
         _section("Clients, one line per client", [client_panel(name) for name in client_curve_names(study)]),
         _section("Traces, one line per client", [client_panel(name) for name in trace_names(study)]),
@@ -41,7 +41,7 @@ def workspace(study: WandbStudy, entity: str) -> ws.Workspace:
         runset_settings=ws.RunsetSettings(
             filters=expr.And(expr.Metric("Group") == study.group, expr.Tags().isin(["final", ROLE])),
             groupby=[expr.Metric(METHOD)],
-            pinned_columns=[f"summary:{key}.last" for key in own],
+            pinned_columns=[f"summary:{key}.last" for key in keys],
         ),
     )
 
@@ -72,8 +72,8 @@ def trace_names(study: WandbStudy) -> list[str]:
     """Client traces of final runs; lambda first."""
     firsts = {seed.entry.label: seed.records for seed in study.seeds if seed.entry.role == "final"}
     rows = [run.traces() for run in firsts.values()]
-    found = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
-    return sorted((name for name in found if "/" not in name), key=lambda name: (name != "lambda", name))
+    names = {str(name) for frame in rows for name in frame.loc[frame["client"] >= 0, "name"].unique()}
+    return sorted((name for name in names if "/" not in name), key=lambda name: (name != "lambda", name))
 
 
 def table_names(study: WandbStudy) -> list[str]:

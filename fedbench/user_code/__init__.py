@@ -75,9 +75,9 @@ def objects_to_send(paths: Iterable[str]) -> dict[str, Any]:
 
 def receive_objects(things: Mapping[str, Any]) -> None:
     """Makes objects from another process known here, with the code that they had there."""
-    for path, own in things.items():
-        keep(path, own.thing)
-        _walked[path] = own
+    for path, walked in things.items():
+        keep(path, walked.thing)
+        _walked[path] = walked
 
 
 def code_of(path: str) -> Code:

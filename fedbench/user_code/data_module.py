@@ -14,19 +14,19 @@ def loaders_of(module: Any) -> dict[str, Any]:
     for hook in ("on_before_batch_transfer", "on_after_batch_transfer"):
         if getattr(type(module), hook, None) not in (None, getattr(LightningDataModule, hook)):
             raise ConfigError(f"{called}: its {hook} is not called; move it to the model, or into the data sets")
-    found: dict[str, Any] = {}
+    loaders: dict[str, Any] = {}
     try:
         module.prepare_data()
         for stage, parts in (("fit", ("train", "val")), ("test", ("test",))):
             module.setup(stage)
-            found |= {part: loader for part in parts if (loader := _loader(module, part)) is not None}
+            loaders |= {part: loader for part in parts if (loader := _loader(module, part)) is not None}
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(
             f"{called}: prepare_data(), setup(stage) and its loaders must work without a Trainer: {RunError.of(error)}"
         ) from error
-    return {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in found.items()}
+    return {part: _one_loader(loader, f"{called}.{part}_dataloader()") for part, loader in loaders.items()}
 
 
 def collate_of(module: Any, loaders: dict[str, Any]) -> Any:
@@ -34,12 +34,12 @@ def collate_of(module: Any, loaders: dict[str, Any]) -> Any:
     from torch.utils.data import default_collate, default_convert
 
     usual = (default_collate, default_convert)
-    own = {None if loader.collate_fn in usual else loader.collate_fn for loader in loaders.values()}
-    if len(own) > 1:
+    collates = {None if loader.collate_fn in usual else loader.collate_fn for loader in loaders.values()}
+    if len(collates) > 1:
         raise ConfigError(
             f"data {type(module).__name__}: its loaders have different collate functions; give all of them the same one"
         )
-    return own.pop() if own else None
+    return collates.pop() if collates else None
 
 
 def loading_of(loader: Any) -> tuple[int | None, bool]:
@@ -58,8 +58,8 @@ def _loader(module: Any, part: str) -> Any:
     from lightning import LightningDataModule
 
     name = f"{part}_dataloader"
-    own = getattr(type(module), name) is not getattr(LightningDataModule, name)
-    loader = getattr(module, name)() if own else None
+    is_overridden = getattr(type(module), name) is not getattr(LightningDataModule, name)
+    loader = getattr(module, name)() if is_overridden else None
     return None if isinstance(loader, list) and not loader else loader
 
 
@@ -81,7 +81,9 @@ def _check_order(loader: Any, where: str) -> None:
     from torch.utils.data import BatchSampler, RandomSampler, SequentialSampler
 
     sampler, batches = loader.sampler, loader.batch_sampler
-    own = next((own for own in (sampler, batches) if own and type(own).__module__ != RandomSampler.__module__), sampler)
+    drawer = next(
+        (one for one in (sampler, batches) if one and type(one).__module__ != RandomSampler.__module__), sampler
+    )
     again = isinstance(sampler, RandomSampler) and (sampler.replacement or len(sampler) != len(loader.dataset))
     if (
         again
@@ -89,7 +91,7 @@ def _check_order(loader: Any, where: str) -> None:
         or type(batches) not in (BatchSampler, NoneType)
     ):
         raise ConfigError(
-            f"{where} draws with a {type(own).__name__}, but every item of its data set is read once; leave it out, "
+            f"{where} draws with a {type(drawer).__name__}, but every item of its data set is read once; leave it out, "
             "and choose items with torch.utils.data.Subset"
         )
     if batches is None:

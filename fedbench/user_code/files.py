@@ -50,7 +50,7 @@ Look = Callable[[str], Module | None]
 
 def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
     """These modules and all that they import, by name."""
-    found: dict[str, Module] = {}
+    whole: dict[str, Module] = {}
     left, seen = list(modules), set[str]()
     while left:
         name = left.pop()
@@ -59,9 +59,9 @@ def with_imports(modules: Iterable[str], look: Look) -> dict[str, Module]:
         seen.add(name)
         left += [name.rpartition(".")[0]] if "." in name else []  # a package runs before its modules
         if module := look(name):
-            found[name] = module
+            whole[name] = module
             left += module.imports
-    return found
+    return whole
 
 
 def on_disk(name: str) -> Module | None:
@@ -211,5 +211,5 @@ def _own_needs() -> frozenset[str]:
     except metadata.PackageNotFoundError:
         needs = []
     kinds = tuple(f'extra == "{name}"' for name in EXTRAS)
-    own = [need for need in needs if "extra ==" not in need or need.endswith(kinds)]
-    return frozenset(canonicalize_name(Requirement(need).name) for need in own)
+    requirements = [need for need in needs if "extra ==" not in need or need.endswith(kinds)]
+    return frozenset(canonicalize_name(Requirement(need).name) for need in requirements)

@@ -63,7 +63,7 @@ def are_tables_alike(value: Any) -> bool:
     tables = list(value.values()) if isinstance(value, Mapping) else value
     if not isinstance(tables, tuple | list) or not tables or not all(map(is_table, tables)):
         return False
-    return len(tables) == 1 or all({*own.columns} & {*tables[0].columns} for own in tables[1:])
+    return len(tables) == 1 or all({*table.columns} & {*tables[0].columns} for table in tables[1:])
 
 
 def shape_of(value: Any) -> tuple[int, ...]:

@@ -94,9 +94,9 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     train = [part for key, part in value.items() if PARTS.get(str(key).lower()) == "train"]
     if any((hasattr(part, "__iter__") or is_arrow(part)) and not isinstance(part, str) for part in train):
         return True
-    own = [part for key, part in value.items() if key not in keys]
-    return any(holds_parts(part) or (not isinstance(part, list) and is_column(part)) for part in own) or (
-        len(own) > 1 and all(map(is_column, own))
+    values = [part for key, part in value.items() if key not in keys]
+    return any(holds_parts(part) or (not isinstance(part, list) and is_column(part)) for part in values) or (
+        len(values) > 1 and all(map(is_column, values))
     )
 
 

@@ -77,7 +77,7 @@ def name_of_instance(module: Any) -> str:
         return deepcopy(kept)
 
     names = {"__module__": kind.__module__, "__qualname__": kind.__qualname__, "__doc__": kind.__doc__}
-    own = {**names, "__new__": copied, "__signature__": Signature(), MARK: True}
+    members = {**names, "__new__": copied, "__signature__": Signature(), MARK: True}
     name = f"{kind.__module__}:{kind.__qualname__}{AT}{Walk(kept).fingerprint[:8]}"
-    keep(name, new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(own)))
+    keep(name, new_class(kind.__name__, (kind,), exec_body=lambda body: body.update(members)))
     return name

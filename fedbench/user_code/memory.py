@@ -27,10 +27,10 @@ def add_memory(value: Any, digest: Any, inside: tuple[int, ...] = ()) -> int:
 
     inside: the identities of the enclosing objects. Returns the count of numbers, including bytes.
     """
-    if own := plain_value(value):
-        digest.update(repr(own.description).encode())
-        digest.update(own.whole)
-        return own.numbers
+    if plain := plain_value(value):
+        digest.update(repr(plain.description).encode())
+        digest.update(plain.whole)
+        return plain.numbers
     parts = None if id(value) in inside else parts_held(value)
     if parts is None:
         return 0
@@ -85,5 +85,5 @@ def parts_held(value: Any) -> list[Any] | None:
     if hasattr(value, "to_numpy"):
         return [value.to_numpy()]
     if is_dataclass(value) and not isinstance(value, type):
-        return [getattr(value, own.name, None) for own in fields(value)]
+        return [getattr(value, field.name, None) for field in fields(value)]
     return list(vars(value).items()) if hasattr(value, "__getitem__") and hasattr(value, "__dict__") else None

@@ -263,13 +263,13 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
     sources = {name: own for name, module in modules.items() if _is_loaded(name) and (own := _parse(module.source))}
     files = {sys.modules[name].__file__: source.functions for name, source in sources.items()}
     written = set[str]().union(*(source.written for source in sources.values()))
-    found: dict[str, dict[str, str]] = {name: {} for name in sources}
+    differences: dict[str, dict[str, str]] = {name: {} for name in sources}
     for name, source in sources.items():
         module = sys.modules[name]
         for function in _functions([vars(module).get(key) for key in source.names], sources):
             code, digest = function.__code__, code_fingerprint(function.__code__)
             if code.co_filename in files and digest not in files[code.co_filename].get(code.co_qualname, ()):
-                found[name][function.__qualname__] = digest
+                differences[name][function.__qualname__] = digest
         for (scope, key), value in source.values.items():
             owner: Any = attribute(module, scope) if scope else module
             if key in written or type(owner) not in (ModuleType, type, ABCMeta) or key not in vars(owner):
@@ -282,8 +282,8 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
             if value is FUNCTION:
                 differs = all(one.__code__.co_filename != module.__file__ for one in _functions([held], sources))
             if differs:
-                found[name][f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
-    return {name: own for name, own in found.items() if own}
+                differences[name][f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
+    return {name: changes for name, changes in differences.items() if changes}
 
 
 def _is_loaded(name: str) -> bool:
@@ -303,23 +303,23 @@ def _parse(source: bytes | None) -> ModuleSource | None:
         codes = [*codes_in(compile(source, "", "exec", dont_inherit=True))]
     except (SyntaxError, ValueError, RecursionError):
         return None
-    found = ModuleSource(set(), {}, {}, set())
+    module = ModuleSource(set(), {}, {}, set())
     for code in codes:
-        found.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
+        module.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
         steps, scope = [*dis.get_instructions(code)], "" if code.co_name == "<module>" else code.co_qualname
         times = Counter(step.argval for step in steps if step.opname in ("STORE_NAME", "DELETE_NAME"))
-        found.names.update(() if scope else times)
+        module.names.update(() if scope else times)
         for before, step in pairwise(steps):
             if step.opname in ("STORE_GLOBAL", "STORE_ATTR") and before.argval != "self":
-                found.written.add(step.argval)
+                module.written.add(step.argval)
             elif step.opname == "STORE_NAME" and times[step.argval] == 1 and "__" not in step.argval:
                 if before.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
-                    found.values[scope, step.argval] = before.argval
+                    module.values[scope, step.argval] = before.argval
                 elif before.opname in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "IMPORT_FROM"):
-                    found.values[scope, step.argval] = IMPORT if before.opname == "IMPORT_FROM" else FUNCTION
+                    module.values[scope, step.argval] = IMPORT if before.opname == "IMPORT_FROM" else FUNCTION
     if any(DYNAMIC & {*code.co_names} or ("*",) in code.co_consts for code in codes):
-        found.values.clear()
-    return found
+        module.values.clear()
+    return module
 
 
 def code_fingerprint(code: CodeType) -> str:

@@ -99,7 +99,7 @@ def _without_arrow(value: Any) -> Any:
     if type(value) in (tuple, list) and any(map(is_arrow, value)):
         return tuple(map(_without_arrow, value))
     if isinstance(value, Mapping) and any(map(is_arrow, value.values())):
-        return {key: _without_arrow(own) for key, own in value.items()}
+        return {key: _without_arrow(item) for key, item in value.items()}
     return value
 
 
@@ -126,10 +126,10 @@ def _find_parts(value: Any, keys: SectionKeys) -> dict[str, Any]:
 def _entries_of(value: Any) -> dict[str, Any]:
     """The entries of a dict, list or tuple by name or number; none of an empty one, or of anything else."""
     if type(value) in (list, tuple):
-        return {str(number): own for number, own in enumerate(value)}
+        return {str(number): item for number, item in enumerate(value)}
     if not isinstance(value, Mapping):
         return {}
-    entries = {str(key).strip(): own for key, own in value.items()}
+    entries = {str(key).strip(): item for key, item in value.items()}
     if len(entries) < len(value):
         raise ConfigError("data: two clients of the dict have the same name; rename one")
     return entries
@@ -138,12 +138,12 @@ def _entries_of(value: Any) -> dict[str, Any]:
 def _pieces_of(value: Any, entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The entries if they are parts of one form, a part for each client; else none. Raises ConfigError."""
     form = form_of(next(iter(entries.values()), None))
-    if not form or are_columns(value) or not all(form_of(own) == form for own in entries.values()):
+    if not form or are_columns(value) or not all(form_of(entry) == form for entry in entries.values()):
         return {}
     if form == "table":
         return entries if are_tables_alike(value) else {}
     if form == "items":
-        return entries if all(type(own) is list and all(map(_is_item, own)) for own in entries.values()) else {}
+        return entries if all(type(entry) is list and all(map(_is_item, entry)) for entry in entries.values()) else {}
     if form in ("arrays", "columns") and not isinstance(value, Mapping):
         return entries if _are_rows([*entries.values()], keys) else {}
     return entries
@@ -158,11 +158,11 @@ def _are_rows(entries: list[Any], keys: SectionKeys) -> bool:
 
     n rows in X and n values in y are never one sample with n targets, unless the task says so. Raises ConfigError.
     """
-    shapes = [[*map(shape_of, own.values() if isinstance(own, Mapping) else own)] for own in entries]
-    if any(len({own[0] for own in each}) > 1 for each in shapes) or all(len(own) == 1 for own in shapes[0]):
+    shapes = [[*map(shape_of, entry.values() if isinstance(entry, Mapping) else entry)] for entry in entries]
+    if any(len({shape[0] for shape in each}) > 1 for each in shapes) or all(len(shape) == 1 for shape in shapes[0]):
         return False
     if isinstance(entries[0], Mapping):
-        return keys.task in ONE_TARGET and any(len(own) == 1 for own in shapes[0])
+        return keys.task in ONE_TARGET and any(len(shape) == 1 for shape in shapes[0])
     samples, targets, *_ = shapes[0]
     if len(samples) == 1 or len(targets) == 1:
         return len(samples) > 1 and keys.task in ONE_TARGET
@@ -182,11 +182,11 @@ def _are_rows(entries: list[Any], keys: SectionKeys) -> bool:
 
 def _parts_in_order(pieces: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts of a pair or triple of one form, which could be clients, if it says so itself. Raises ConfigError."""
-    declared = [_declared_part(own) for own in pieces.values()]
+    declared = [_declared_part(piece) for piece in pieces.values()]
     if "" not in declared and len({*declared}) == len(declared):
         return _in_order(dict(zip(declared, pieces.values(), strict=True)), keys)
     names = IN_ORDER[len(pieces)]
-    if keys.user or all(form_of(own) == "arrays" and len(own) == 3 for own in pieces.values()):
+    if keys.user or all(form_of(piece) == "arrays" and len(piece) == 3 for piece in pieces.values()):
         return _in_order(dict(zip(names, pieces.values(), strict=True)), keys)
     by_name = ", ".join(f'"{name}": ...' for name in names)
     raise open_decision(
@@ -210,42 +210,44 @@ def _declared_part(value: Any) -> str:
 def _parts_of_each(entries: dict[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts, if every entry is a client with parts of its own: a dict by part, or four arrays; else none."""
     values = [*entries.values()]
-    by_name = bool(values) and all(isinstance(own, Mapping) and any(map(_is_part_name, own)) for own in values)
-    four = bool(values) and all(type(own) is tuple and are_four_arrays(own) for own in values)
+    by_name = bool(values) and all(isinstance(item, Mapping) and any(map(_is_part_name, item)) for item in values)
+    four = bool(values) and all(type(item) is tuple and are_four_arrays(item) for item in values)
     if not by_name and not four:
         return {}
-    each = {name: _parts_by_name(own, keys) if by_name else _four_arrays(own) for name, own in entries.items()}
-    found = {part: {name: own[part] for name, own in each.items() if part in own} for part in ("train", "val", "test")}
-    return {part: ByClient(own) for part, own in found.items() if own}
+    each = {name: _parts_by_name(entry, keys) if by_name else _four_arrays(entry) for name, entry in entries.items()}
+    by_part = {
+        part: {name: given[part] for name, given in each.items() if part in given} for part in ("train", "val", "test")
+    }
+    return {part: ByClient(clients) for part, clients in by_part.items() if clients}
 
 
 def _parts_by_name(value: Mapping[Any, Any], keys: SectionKeys) -> dict[str, Any]:
     parts: dict[str, Any] = {}
     for key, part in value.items():
-        own = PARTS.get(str(key).lower())
-        if own is None or own in parts:
-            why = "unknown" if own is None else f"the {own} part too"
+        name = PARTS.get(str(key).lower())
+        if name is None or name in parts:
+            why = "unknown" if name is None else f"the {name} part too"
             raise ConfigError(
                 f"data: part {key!r} is {why}; pass a dict of the parts train, validation and test alone, "
                 "of which train is needed"
             )
-        parts[own] = part
+        parts[name] = part
     return _in_order(parts, keys)
 
 
-def _in_order(found: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
+def _in_order(given: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
     """The parts in their order, those of clients by client. Raises ConfigError."""
-    if "train" not in found:
-        there = f"{' and '.join(found)} alone" if found else "none"
+    if "train" not in given:
+        there = f"{' and '.join(given)} alone" if given else "none"
         raise ConfigError(f"data: a part train is needed, and there is {there}")
     parts = {}
-    for name in (name for name in ("train", "val", "test") if name in found):
-        pieces = _pieces_of(found[name], _entries_of(found[name]), keys)
-        parts[name] = ByClient(pieces) if pieces else found[name]
-        if not pieces and not form_of(found[name]):
-            raise ConfigError(f"the {name} part of the {_not_understood(found[name])}")
-    clients = {part: [*own] if isinstance(own, ByClient) else None for part, own in parts.items()}
-    if other := next((part for part, own in clients.items() if own != clients["train"]), None):
+    for name in (name for name in ("train", "val", "test") if name in given):
+        pieces = _pieces_of(given[name], _entries_of(given[name]), keys)
+        parts[name] = ByClient(pieces) if pieces else given[name]
+        if not pieces and not form_of(given[name]):
+            raise ConfigError(f"the {name} part of the {_not_understood(given[name])}")
+    clients = {part: [*part_data] if isinstance(part_data, ByClient) else None for part, part_data in parts.items()}
+    if other := next((part for part, numbers in clients.items() if numbers != clients["train"]), None):
         raise ConfigError(f"data: the parts train and {other} have different clients; pass all of both, or none")
     return parts
 
@@ -256,12 +258,12 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
     Raises ConfigError.
     """
     pieces = [piece for part in parts.values() for piece in pieces_in(part)]
-    if not all(form_of(own) == "arrays" and is_table(own[0]) for own in pieces):
+    if not all(form_of(piece) == "arrays" and is_table(piece[0]) for piece in pieces):
         return parts
-    if not any(_holds_more_than_numbers(own[0]) for own in pieces):
+    if not any(_holds_more_than_numbers(piece[0]) for piece in pieces):
         return parts
     return {
-        name: ByClient({client: _join_columns(name, *own) for client, own in part.items()})
+        name: ByClient({client: _join_columns(name, *piece) for client, piece in part.items()})
         if isinstance(part, ByClient)
         else _join_columns(name, *part)
         for name, part in parts.items()
@@ -294,10 +296,10 @@ def _not_understood(value: Any) -> ConfigError:
     called = type(value).__name__
     what = f"{'an' if called[0].lower() in 'aeio' or called == 'ndarray' else 'a'} {called}"
     if isinstance(value, tuple | list):
-        what += f" of {', '.join(type(own).__name__ for own in value[:4])}{', ...' if len(value) > 4 else ''}"
+        what += f" of {', '.join(type(item).__name__ for item in value[:4])}{', ...' if len(value) > 4 else ''}"
     if is_column(value):
         return ConfigError(f"data is {what} without targets; pass (X, y)")
-    if any(is_loader(own) for own in (value if isinstance(value, tuple | list) else [value])):
+    if any(is_loader(item) for item in (value if isinstance(value, tuple | list) else [value])):
         return ConfigError(f"data is {what}; pass the data set of a DataLoader, loader.dataset")
     if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
         what += " without a length (list(...) reads all of its items)"
@@ -305,7 +307,7 @@ def _not_understood(value: Any) -> ConfigError:
 
 
 def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:
-    sizes = [len(own) for own in value]
+    sizes = [len(array) for array in value]
     if sizes[0] != sizes[1] and sizes[0] == sizes[2] and sizes[1] == sizes[3]:
         raise ConfigError(
             f"data: arrays of {', '.join(map(str, sizes))} rows are in the order of train_test_split; pass "

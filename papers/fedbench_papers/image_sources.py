@@ -9,7 +9,7 @@ from fedbench.studies.space import Values
 
 def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
     """Parses `NAME=WHERE`, or one folder with subfolders named after sets. Raises ConfigError."""
-    found: dict[str, str] = {}
+    sources: dict[str, str] = {}
     for text in texts:
         name, equals, where = text.partition("=")
         if not equals:
@@ -17,14 +17,14 @@ def read_sources(texts: Sequence[str], known: Sequence[str]) -> dict[str, str]:
             below = {name: folder / name for name in known if (folder / name).is_dir()}
             if not below:
                 raise ConfigError(f"--sources {text}: no folder with one of {', '.join(known)} in it")
-            found |= {name: str(place) for name, place in below.items()}
+            sources |= {name: str(place) for name, place in below.items()}
         elif name not in known:
             raise ConfigError(f"--sources {text}: unknown set '{name}'; {nearest(name, known)}")
         elif not where:
             raise ConfigError(f"--sources {text}: WHERE is missing: a data name, KIND:PATH or a folder")
         else:
-            found[name] = where
-    return found
+            sources[name] = where
+    return sources
 
 
 def source_keys(name: str, sources: Mapping[str, str]) -> Values:

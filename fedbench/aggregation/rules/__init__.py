@@ -64,20 +64,20 @@ def options_of(name: str) -> type[Section]:
     return kind
 
 
-def checked_options(asked: AggregatorConfig) -> Section:
+def checked_options(config: AggregatorConfig) -> Section:
     """The aggregator's options with defaults. Raises ConfigError for unknown or illegal ones."""
-    kind = options_of(asked.name)
-    for key in asked.options:
+    kind = options_of(config.name)
+    for key in config.options:
         if key not in kind.model_fields:
             takes = ", ".join(kind.model_fields) or "no options"
-            raise ConfigError(f"unknown key aggregator.{key}: aggregator {asked.name} takes {takes}")
-    return make_section(kind, asked.options, "aggregator.")
+            raise ConfigError(f"unknown key aggregator.{key}: aggregator {config.name} takes {takes}")
+    return make_section(kind, config.options, "aggregator.")
 
 
-def make(asked: AggregatorConfig) -> "Aggregator":
+def make(config: AggregatorConfig) -> "Aggregator":
     """Creates the configured aggregator. Raises ConfigError."""
     from fedbench.aggregation.aggregator import FunctionAggregator
 
-    options, found = checked_options(asked), load(asked.name)
-    made: Aggregator = found(options, asked.name) if isinstance(found, type) else FunctionAggregator(asked.name, found)
+    options, rule = checked_options(config), load(config.name)
+    made: Aggregator = rule(options, config.name) if isinstance(rule, type) else FunctionAggregator(config.name, rule)
     return made

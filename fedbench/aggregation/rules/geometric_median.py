@@ -25,8 +25,8 @@ class GeometricMedian(Aggregator):
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:
         squared = squared_distances([m.params for m in models])
-        asked = torch.tensor([*weights], dtype=torch.float64)
-        shares = weiszfeld(squared, asked, self.options.iterations, self.options.smoothing).tolist()
+        vector = torch.tensor([*weights], dtype=torch.float64)
+        shares = weiszfeld(squared, vector, self.options.iterations, self.options.smoothing).tolist()
         return combine_by(models, lambda vectors: weighted_mean(vectors, shares))
 
 
@@ -36,13 +36,13 @@ def weiszfeld(squared: Tensor, weights: Tensor, iterations: int, smoothing: floa
     squared: squared distances of the points `[n, n]`, which suffice: the squared distance of point j to the mean with
     weights w is (D w)_j - w D w / 2. Stops early once no weight changes by 1e-12.
     """
-    found = weights / weights.sum()
+    current = weights / weights.sum()
     for _ in range(iterations):
-        away = (squared @ found - found @ squared @ found / 2).clamp_(min=0).sqrt_()
+        away = (squared @ current - current @ squared @ current / 2).clamp_(min=0).sqrt_()
         new = weights / away.clamp_(min=smoothing)
         new /= new.sum()
-        moved = (new - found).abs().max()
-        found = new
+        moved = (new - current).abs().max()
+        current = new
         if moved < 1e-12:
             break
-    return found
+    return current

@@ -87,7 +87,7 @@ def check_sides(source: SamplePool, options: PartitionConfig, train: Assignment,
         empty = np.flatnonzero(np.bincount(held.owners, minlength=options.clients) == 0)
         if options.test not in MERGING or not len(empty):
             continue
-        (other,) = (own for name, own in sizes.items() if name != part)
+        (other,) = (size for name, size in sizes.items() if name != part)
         rows = other.rows[other.owners == empty[0]]
         named = f" ({source.domain_names[source.domains[rows[0]]]})" if source.domain_names and len(rows) else ""
         why = f"samples of one {options.test_by} stay together" if options.test_by else f"test = {options.test}"

@@ -64,15 +64,15 @@ def positions_in_runs(groups: np.ndarray) -> np.ndarray:
     return np.arange(len(groups)) - np.repeat(begins, np.diff(begins, append=len(groups)))
 
 
-def apportion(sizes: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def apportion(sizes: np.ndarray, owners: np.ndarray, quotas: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Integers [groups] that sum to what each owner wants, in proportion to the sizes of the owner's groups.
 
-    Largest remainder, ties at random. sizes, owners: int64 [groups]. wanted: int64 [owners].
+    Largest remainder, ties at random. sizes, owners: int64 [groups]. quotas: int64 [owners].
     """
-    totals = np.bincount(owners, weights=sizes, minlength=len(wanted)).astype(np.int64).clip(1)
+    totals = np.bincount(owners, weights=sizes, minlength=len(quotas)).astype(np.int64).clip(1)
     # In units of 1 / total, so that remainders are integers and compare exactly.
-    counts, remainders = np.divmod(sizes * wanted[owners], totals[owners])
-    missing = wanted - np.bincount(owners, weights=counts, minlength=len(wanted)).astype(np.int64)
+    counts, remainders = np.divmod(sizes * quotas[owners], totals[owners])
+    missing = quotas - np.bincount(owners, weights=counts, minlength=len(quotas)).astype(np.int64)
     order = _by_owner_and_remainder(owners, remainders, rng.random(len(sizes)))
     lucky = positions_in_runs(owners[order]) < missing[owners[order]]
     counts[order[lucky]] += 1

@@ -12,4 +12,4 @@ def client_names(dataset: Dataset, dealt: Partition) -> list[str]:
         return [""] * len(dealt.clients)
     held = [np.unique(dataset.domains[np.concatenate([own.train, own.val, own.test])]) for own in dealt.clients]
     holders = np.bincount(np.concatenate([np.zeros(0, np.int64), *held]), minlength=len(dataset.domain_names))
-    return [dataset.domain_names[own[0]] if len(own) == 1 and holders[own[0]] == 1 else "" for own in held]
+    return [dataset.domain_names[ids[0]] if len(ids) == 1 and holders[ids[0]] == 1 else "" for ids in held]

@@ -15,8 +15,8 @@ LACKS = 1e6
 
 def held_out_sizes(sizes: np.ndarray, share: float) -> np.ndarray:
     """round(share * size) for every owner, at least 1 and at most size - 1; 0 of a single sample. int64 [owners]."""
-    wanted = np.maximum(1, (share * sizes + 0.5).astype(np.int64))
-    return np.minimum(wanted, sizes - 1).clip(0)
+    counts = np.maximum(1, (share * sizes + 0.5).astype(np.int64))
+    return np.minimum(counts, sizes - 1).clip(0)
 
 
 def draw_by_class(owners: np.ndarray, classes: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -38,21 +38,21 @@ def draw_by_class(owners: np.ndarray, classes: np.ndarray, share: float, rng: np
     return ranks < taken[cell]
 
 
-def draw_cell_sizes(counts: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+def draw_cell_sizes(counts: np.ndarray, owners: np.ndarray, quotas: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """How many samples of every cell are held out, int64 [cells]; those of an owner sum to what it wants.
 
-    counts: samples of the cells. owners: of the cells, ascending. wanted: int64 [owners].
+    counts: samples of the cells. owners: of the cells, ascending. quotas: int64 [owners].
     """
-    totals = np.bincount(owners, counts, len(wanted)).astype(np.int64)
-    doubled = 2 * counts * wanted[owners]  # twice a cell's part of what is wanted, in units of 1 / total
+    totals = np.bincount(owners, counts, len(quotas)).astype(np.int64)
+    doubled = 2 * counts * quotas[owners]  # twice a cell's part of what is wanted, in units of 1 / total
     sure = (doubled >= totals[owners]) & (doubled < 2 * totals[owners])
-    sure &= (2 * np.bincount(owners, sure, len(wanted)) <= wanted)[owners]
-    left = wanted - np.bincount(owners, sure, len(wanted)).astype(np.int64)
+    sure &= (2 * np.bincount(owners, sure, len(quotas)) <= quotas)[owners]
+    left = quotas - np.bincount(owners, sure, len(quotas)).astype(np.int64)
     return sure + draw_systematically(np.where(sure, 0, counts), owners, left, rng)
 
 
 def draw_systematically(
-    counts: np.ndarray, owners: np.ndarray, wanted: np.ndarray, rng: np.random.Generator
+    counts: np.ndarray, owners: np.ndarray, quotas: np.ndarray, rng: np.random.Generator
 ) -> np.ndarray:
     """Integers [cells] that sum to what each owner wants: a cell's exact part of it, rounded up or down.
 
@@ -60,13 +60,13 @@ def draw_systematically(
     a cell's mean over draws is its exact part.
     """
     order = np.lexsort((rng.random(len(counts)), owners))
-    own, sizes = owners[order], counts[order]
-    sums = np.bincount(owners, counts, len(wanted)).astype(np.int64)
-    ends, totals = np.cumsum(sizes) - (np.cumsum(sums) - sums)[own], sums.clip(1)
-    start, each = rng.integers(0, totals)[own], wanted[own]
+    owner, sizes = owners[order], counts[order]
+    sums = np.bincount(owners, counts, len(quotas)).astype(np.int64)
+    ends, totals = np.cumsum(sizes) - (np.cumsum(sums) - sums)[owner], sums.clip(1)
+    start, each = rng.integers(0, totals)[owner], quotas[owner]
 
     def points_before(place: np.ndarray) -> np.ndarray:
-        return (place * each - start + totals[own] - 1) // totals[own]
+        return (place * each - start + totals[owner] - 1) // totals[owner]
 
     taken = np.empty(len(counts), np.int64)
     taken[order] = points_before(ends) - points_before(ends - sizes)
@@ -175,17 +175,17 @@ def last_of_each(
     """
     held, overlapping = np.zeros(len(owners), bool), np.zeros(len(owners), bool)
     ordered = np.lexsort((order, owners))
-    for own in np.split(ordered, np.flatnonzero(np.diff(owners[ordered])) + 1):
-        count = len(own)
-        wanted = count - min(max(least, int(share * count + 0.5)), count - 1) if count else 0
-        if not 0 < wanted < count:
+    for samples in np.split(ordered, np.flatnonzero(np.diff(owners[ordered])) + 1):
+        count = len(samples)
+        start = count - min(max(least, int(share * count + 0.5)), count - 1) if count else 0
+        if not 0 < start < count:
             continue
-        values = order[own]
-        ends = (np.searchsorted(values, values[wanted], side) for side in ("left", "right"))
+        values = order[samples]
+        ends = (np.searchsorted(values, values[start], side) for side in ("left", "right"))
         cuts = [int(end) for end in ends if 0 < end < count]
         if not cuts:
             continue
-        cut = min(cuts, key=lambda end, wanted=wanted: abs(end - wanted))  # type: ignore[misc]
-        held[own[cut:]] = True
-        overlapping[own[:cut]] = values[:cut] + extent > values[cut]
+        cut = min(cuts, key=lambda end, start=start: abs(end - start))  # type: ignore[misc]
+        held[samples[cut:]] = True
+        overlapping[samples[:cut]] = values[:cut] + extent > values[cut]
     return held, overlapping

@@ -75,7 +75,7 @@ class SamplePool:
 
     def without(self, rows: np.ndarray) -> "SamplePool":
         """The samples without these rows."""
-        train, test = (own[~np.isin(own, rows)] for own in (self.train, self.test))
+        train, test = (part[~np.isin(part, rows)] for part in (self.train, self.test))
         return replace(self, train=train, test=test, reserved=rows)
 
     def in_domain(self, domain: int) -> "SamplePool":

@@ -118,10 +118,10 @@ def draw_in_proportion(source: SamplePool, held: np.ndarray, size: int, rng: np.
 
 
 def check_no_class_empty(
-    scheme: str, source: SamplePool, rows: list[tuple[str, np.ndarray]], wanted: np.ndarray
+    scheme: str, source: SamplePool, rows: list[tuple[str, np.ndarray]], needs: np.ndarray
 ) -> None:
     for part, numbers in rows:
-        empty = np.flatnonzero((source.class_sizes(numbers) == 0) & wanted)
+        empty = np.flatnonzero((source.class_sizes(numbers) == 0) & needs)
         if len(empty):
             label = source.numbers[empty[0]]
             raise ConfigError(f"partition {scheme}: class {label} has no {part} image, but a client may draw it")

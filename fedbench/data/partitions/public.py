@@ -40,11 +40,11 @@ def _draw_rows(
     if by_domain and not source.domain_names:
         raise ConfigError("public.balance = domains: the data set has 0 domains; balance over classes")
     cells = source.cells(rows) if by_domain else source.labels[rows]
-    wanted = _counts_per_cell(source, options, size, rng)
-    available = np.bincount(cells, minlength=len(wanted))
-    if (wanted > available).any():
-        raise _too_few(source, options, size, wanted, available)
-    return np.sort(rows[random_ranks(cells, rng) < wanted[cells]])
+    quotas = _counts_per_cell(source, options, size, rng)
+    available = np.bincount(cells, minlength=len(quotas))
+    if (quotas > available).any():
+        raise _too_few(source, options, size, quotas, available)
+    return np.sort(rows[random_ranks(cells, rng) < quotas[cells]])
 
 
 def _counts_per_cell(source: SamplePool, options: PublicConfig, size: int, rng: np.random.Generator) -> np.ndarray:
@@ -57,9 +57,9 @@ def _counts_per_cell(source: SamplePool, options: PublicConfig, size: int, rng: 
 
 
 def _too_few(
-    source: SamplePool, options: PublicConfig, size: int, wanted: np.ndarray, available: np.ndarray
+    source: SamplePool, options: PublicConfig, size: int, quotas: np.ndarray, available: np.ndarray
 ) -> ConfigError:
-    cell = int(np.argmax(wanted > available))
+    cell = int(np.argmax(quotas > available))
     domain, label = divmod(cell, source.classes)
     where = f" of domain {source.domain_names[domain]}" if options.balance == "domains" else ""
     if options.balance == "dirichlet":
@@ -68,6 +68,6 @@ def _too_few(
         kind = "domain- and class-balanced" if options.balance == "domains" else "class-balanced"
         remedy = f"at most {int(available.min()) * len(available)} {kind} samples are there"
     return ConfigError(
-        f"public.size = {size}: class {source.numbers[label]}{where} would give {wanted[cell]} of its "
+        f"public.size = {size}: class {source.numbers[label]}{where} would give {quotas[cell]} of its "
         f"{available[cell]} training samples; {remedy}"
     )

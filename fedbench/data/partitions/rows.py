@@ -40,7 +40,7 @@ class Clients(Sequence[ClientRows]):
         nothing, parts = np.empty(0, np.int64), []
         for part in PARTITION_PARTS:
             rows = [getattr(client, part) for client in clients]
-            parts.append((np.concatenate([nothing, *rows]), np.array([len(own) for own in rows], np.int64)))
+            parts.append((np.concatenate([nothing, *rows]), np.array([len(numbers) for numbers in rows], np.int64)))
         return cls(parts)
 
     def __len__(self) -> int:
@@ -105,16 +105,16 @@ class Partition:
 
     def tree(self) -> dict[str, Any]:
         """The partition for JSON, as the scheme `file` reads it."""
-        found = {"clients": _as_lists(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
-        return found | ({"newcomers": _as_lists(self.newcomers)} if self.newcomers else {})
+        tree = {"clients": _as_lists(self.clients)} | ({} if self.public is None else {"public": self.public.tolist()})
+        return tree | ({"newcomers": _as_lists(self.newcomers)} if self.newcomers else {})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The partition as flat arrays by name, which the scheme `file` also reads."""
-        found = dict[str, np.ndarray]()
+        arrays = dict[str, np.ndarray]()
         for clients, prefix in ((self.clients, ""), (self.newcomers, NEWCOMERS)):
             for part, (rows, sizes) in clients.parts.items() if len(clients) else ():
-                found |= {f"{prefix}{part}": rows, f"{prefix}{part}_sizes": sizes}
-        return found | ({} if self.public is None else {"public": self.public})
+                arrays |= {f"{prefix}{part}": rows, f"{prefix}{part}_sizes": sizes}
+        return arrays | ({} if self.public is None else {"public": self.public})
 
 
 def _content(clients: Clients) -> bytes:

@@ -103,8 +103,8 @@ def _public_beside(
 
 def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> SavedPartition:
     """The partition in a file, or its part for a seed. rows: images of the data set. Raises ConfigError."""
-    found, where = _arrays_of_seed(path, seed), f"partition.path = {path}"
-    for name, array in found.items():
+    arrays, where = _arrays_of_seed(path, seed), f"partition.path = {path}"
+    for name, array in arrays.items():
         if array.ndim != 1 or array.dtype != np.int64 or (name.endswith("_sizes") and array.min(initial=0) < 0):
             raise ConfigError(f"{where}: {name} must be whole numbers (int64) in one dimension")
         wrong = np.empty(0) if name.endswith(("_sizes", "parts")) else array[(array < 0) | (array >= rows)]
@@ -112,18 +112,18 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
             known = f"the data set has rows 0 to {rows - 1}"
             raise ConfigError(f"{where}: row {wrong[0]} of {name} does not exist; {known}")
     newcomers = 0
-    if options.new_clients and f"{NEWCOMERS}train" in found:
-        newcomers = len(found[f"{NEWCOMERS}train_sizes"])
-        found |= {name: np.concatenate([found[name], found[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
+    if options.new_clients and f"{NEWCOMERS}train" in arrays:
+        newcomers = len(arrays[f"{NEWCOMERS}train_sizes"])
+        arrays |= {name: np.concatenate([arrays[name], arrays[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
     clients, held = options.clients, dict[str, Assignment]()
-    check_client_count(len(found["train_sizes"]) - newcomers, newcomers, options)
+    check_client_count(len(arrays["train_sizes"]) - newcomers, newcomers, options)
     for part in PARTITION_PARTS:
-        own, sizes = found[part], found[f"{part}_sizes"]
-        if len(sizes) != clients or sizes.sum() != len(own):
+        rows_of_part, sizes = arrays[part], arrays[f"{part}_sizes"]
+        if len(sizes) != clients or sizes.sum() != len(rows_of_part):
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
-        held[part] = Assignment(own, np.repeat(np.arange(clients), sizes))
-    public = np.sort(found["public"]) if "public" in found else None
-    numbered: list[int] | None = found["parts"].tolist() if "parts" in found else None
+        held[part] = Assignment(rows_of_part, np.repeat(np.arange(clients), sizes))
+    public = np.sort(arrays["public"]) if "public" in arrays else None
+    numbered: list[int] | None = arrays["parts"].tolist() if "parts" in arrays else None
     return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered)
 
 
@@ -132,11 +132,11 @@ def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
     try:
         with np.load(path) as file:
             seeds = {name.partition("/")[0] for name in file.files}
-            own = seeds.pop() if len(seeds) == 1 else str(seed)
-            names = [*ARRAYS, *(name for name in ("public", "parts") if f"{own}/{name}" in file.files)]
-            if f"{own}/{NEWCOMERS}train" in file.files:
+            name_of_seed = seeds.pop() if len(seeds) == 1 else str(seed)
+            names = [*ARRAYS, *(name for name in ("public", "parts") if f"{name_of_seed}/{name}" in file.files)]
+            if f"{name_of_seed}/{NEWCOMERS}train" in file.files:
                 names += [f"{NEWCOMERS}{name}" for name in ARRAYS]
-            return {name: file[f"{own}/{name}"] for name in names}
+            return {name: file[f"{name_of_seed}/{name}"] for name in names}
     except OSError as error:
         raise ConfigError(f"partition.path = {path}: cannot be read ({error.strerror or error})") from None
     except (KeyError, ValueError, EOFError, BadZipFile) as error:
@@ -155,9 +155,9 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
     clients = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
     held = {}
     for part in PARTITION_PARTS:
-        own = [client.get(part, np.empty(0, np.int64)) for client in clients]
-        owners = np.repeat(np.arange(len(own)), [len(each) for each in own])
-        held[part] = Assignment(np.concatenate(own), owners)
+        by_client = [client.get(part, np.empty(0, np.int64)) for client in clients]
+        owners = np.repeat(np.arange(len(by_client)), [len(each) for each in by_client])
+        held[part] = Assignment(np.concatenate(by_client), owners)
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
     bring_none = np.array(["val" not in client for client in clients])
@@ -177,13 +177,13 @@ def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
         raise ConfigError(f"{where}: expected an object with a list `clients`")
     if "clients" in tree:
         return tree
-    found = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
-    if not isinstance(found, dict):
+    part = tree.get(str(seed)) or (next(iter(tree.values())) if len(tree) == 1 else None)
+    if not isinstance(part, dict):
         raise ConfigError(
             f"{where}: has neither a list `clients` nor an entry for seed {seed}; "
             f"keys: {', '.join(list(tree)[:8]) or 'none'}"
         )
-    return found
+    return part
 
 
 def _client(entry: Any, rows: int, where: str) -> dict[str, np.ndarray]:
@@ -219,24 +219,24 @@ def check_client_count(held: int, newcomers: int, options: PartitionConfig) -> N
         )
 
 
-def _check_numbering(found: SavedPartition, options: PartitionConfig, source: SamplePool) -> None:
+def _check_numbering(partition: SavedPartition, options: PartitionConfig, source: SamplePool) -> None:
     """Raises ConfigError if the file numbers the rows of other parts."""
     now = [len(source.train), len(source.test)]
-    if found.sizes not in (None, now):
+    if partition.sizes not in (None, now):
         raise ConfigError(
-            f"partition.path = {options.path}: it numbers the rows of data with parts of {found.sizes} rows, and these "
-            f"have {now}; take the data of the run that wrote it"
+            f"partition.path = {options.path}: it numbers the rows of data with parts of {partition.sizes} rows, and "
+            f"these have {now}; take the data of the run that wrote it"
         )
 
 
-def _check_parts(found: SavedPartition, options: PartitionConfig, rows: int) -> None:
+def _check_parts(partition: SavedPartition, options: PartitionConfig, rows: int) -> None:
     """Raises ConfigError if a client has nothing to train or test on, or a row in two parts."""
     where = f"partition.path = {options.path}: client"
     for part in ("train", "test"):
-        sizes = np.bincount(found.parts[part].owners, minlength=options.clients)
+        sizes = np.bincount(partition.parts[part].owners, minlength=options.clients)
         if not sizes.all():
             raise ConfigError(f"{where} {sizes.argmin()}: {part} has 0 rows; at least 1 is needed")
-    known = {part: np.unique(held.owners * rows + held.rows) for part, held in found.parts.items()}
+    known = {part: np.unique(held.owners * rows + held.rows) for part, held in partition.parts.items()}
     for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
         both = np.intersect1d(known[one], known[other], assume_unique=True)
         if len(both):

@@ -97,60 +97,60 @@ def readers(key: str) -> list[str]:
     return [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
 
 
-def check_keys(asked: PartitionConfig) -> PartitionConfig:
+def check_keys(config: PartitionConfig) -> PartitionConfig:
     """The keys as the scheme's Options. Raises ConfigError for unknown ones."""
-    kind = load(asked.name).Options
-    for key in asked.options:
+    kind = load(config.name).Options
+    for key in config.options:
         if key not in kind.model_fields:
             raise ConfigError(
-                f"unknown key partition.{key}: partition {asked.name} takes no such option; "
+                f"unknown key partition.{key}: partition {config.name} takes no such option; "
                 f"{nearest(key, set(kind.model_fields) - {'name'})}"
             )
-    return make_section(kind, asked.model_dump(), "partition.")
+    return make_section(kind, config.model_dump(), "partition.")
 
 
-def resolve_scheme_options(asked: PartitionConfig, one_part: bool, merged: str = "pooled") -> PartitionConfig:
+def resolve_scheme_options(config: PartitionConfig, one_part: bool, merged: str = "pooled") -> PartitionConfig:
     """The keys with defaults of scheme and data filled in. Raises ConfigError.
 
     one_part: the data have no separate parts. merged: the meaning of `partition.test = auto` where parts are merged.
     """
-    options, scheme = check_keys(asked), load(asked.name)
-    filled: dict[str, Any] = {key: getattr(asked, key) or size for key, size in scheme.sizes.items()}
-    test: str = asked.test
+    options, scheme = check_keys(config), load(config.name)
+    filled: dict[str, Any] = {key: getattr(config, key) or size for key, size in scheme.sizes.items()}
+    test: str = config.test
     if test == "auto":
         test = "pooled" if one_part else scheme.test
-        if test == "pooled" and (one_part or asked.test_by):
-            test = "stratified" if asked.test_by else merged
+        if test == "pooled" and (one_part or config.test_by):
+            test = "stratified" if config.test_by else merged
         filled["test"] = test
-    if asked.test == "drawn" and not scheme.drawn:
-        raise ConfigError(f"partition.test = drawn: {asked.name} does not support it; use part or pooled")
-    if asked.test == "drawn":
-        filled["test_size"] = asked.test_size or 100
-    if test in ("stratified", "last") and "test_share" not in asked.model_fields_set:
+    if config.test == "drawn" and not scheme.drawn:
+        raise ConfigError(f"partition.test = drawn: {config.name} does not support it; use part or pooled")
+    if config.test == "drawn":
+        filled["test_size"] = config.test_size or 100
+    if test in ("stratified", "last") and "test_share" not in config.model_fields_set:
         filled["test_share"] = LAST_FIFTH
     if scheme is not FILE:
-        check_columns(asked, test)
+        check_columns(config, test)
     return PartitionConfig(**{**options.model_dump(), **filled})
 
 
-def check_columns(asked: PartitionConfig, test: str) -> None:
+def check_columns(config: PartitionConfig, test: str) -> None:
     """Raises ConfigError for columns by which these test samples cannot be chosen."""
-    if asked.test_by and test not in ("stratified", "part"):
+    if config.test_by and test not in ("stratified", "part"):
         raise ConfigError(
-            f"partition.test_by = {asked.test_by}: partition.test = {test} does not keep groups whole; take stratified"
+            f"partition.test_by = {config.test_by}: partition.test = {test} does not keep groups whole; take stratified"
         )
-    if asked.order_by and test != "last":
+    if config.order_by and test != "last":
         raise ConfigError(
-            f"partition.order_by = {asked.order_by}: it says which samples are the last; set partition.test last"
+            f"partition.order_by = {config.order_by}: it says which samples are the last; set partition.test last"
         )
 
 
-def with_client_count(asked: PartitionConfig, source: SamplePool) -> PartitionConfig:
+def with_client_count(config: PartitionConfig, source: SamplePool) -> PartitionConfig:
     """The resolved keys with the number of clients in the data, if the scheme uses it and none is set."""
-    scheme = load(asked.name)
+    scheme = load(config.name)
     merged = "stratified" if source.one_part and not source.known else "pooled"
-    options = resolve_scheme_options(asked, not scheme.own_parts(source), merged)
-    count = scheme.count if clients_by_data(asked) else None
+    options = resolve_scheme_options(config, not scheme.own_parts(source), merged)
+    count = scheme.count if clients_by_data(config) else None
     counted = options.model_copy(update={"clients": count(source, check_keys(options))}) if count else options
     check_newcomers(counted)
     return counted
@@ -161,9 +161,9 @@ def client_size(options: PartitionConfig, part: str) -> float | None:
     return load(options.name).size(check_keys(options), part)
 
 
-def clients_by_data(asked: PartitionConfig) -> bool:
+def clients_by_data(config: PartitionConfig) -> bool:
     """Whether the data determine the number of clients."""
-    return load(asked.name).count is not None and "clients" not in asked.model_fields_set
+    return load(config.name).count is not None and "clients" not in config.model_fields_set
 
 
 def ignored_keys(options: PartitionConfig) -> list[str]:

@@ -46,13 +46,13 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
     rows, owners = train.rows[order], train.owners[order]
     first = (np.diff(rows, prepend=-1) != 0) | (np.diff(owners, prepend=-1) != 0)
     images = np.bincount(owners[first])
-    wanted = np.minimum(np.maximum(1, (share * images + 0.5).astype(np.int64)), images - 1)
-    wanted = np.where((share == 0) | (images < 2), 0, wanted)
+    quotas = np.minimum(np.maximum(1, (share * images + 0.5).astype(np.int64)), images - 1)
+    quotas = np.where((share == 0) | (images < 2), 0, quotas)
     classes = int(labels.max()) + 1
     cells, group = distinct_values(owners[first] * classes + labels[rows[first]])
     sizes = np.bincount(group)
-    counts = apportion(sizes, cells // classes, wanted, rng)
-    counts = with_rare_classes(counts, sizes, cells // classes, cells % classes, wanted)
+    counts = apportion(sizes, cells // classes, quotas, rng)
+    counts = with_rare_classes(counts, sizes, cells // classes, cells % classes, quotas)
     chosen = random_ranks(group, rng) < counts[group]
     held = np.empty(len(rows), bool)
     held[order] = chosen[np.cumsum(first) - 1]
@@ -60,7 +60,7 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
 
 
 def with_rare_classes(
-    counts: np.ndarray, sizes: np.ndarray, owners: np.ndarray, labels: np.ndarray, wanted: np.ndarray
+    counts: np.ndarray, sizes: np.ndarray, owners: np.ndarray, labels: np.ndarray, quotas: np.ndarray
 ) -> np.ndarray:
     """Numbers of held-out images per cell, a client's images of a class, in which no class is far below its share.
 
@@ -69,10 +69,10 @@ def with_rare_classes(
     with the largest remainders, and of these the ones with the most images, hold out one more of it, and one less of
     the class of which they hold out the most.
 
-    counts, sizes, owners, labels: int64 [cells]. wanted: int64 [owners].
+    counts, sizes, owners, labels: int64 [cells]. quotas: int64 [owners].
     """
     totals = np.bincount(owners, weights=sizes)
-    exact = sizes * wanted[owners] / totals[owners]
+    exact = sizes * quotas[owners] / totals[owners]
     share, held = np.bincount(labels, weights=exact), np.bincount(labels, weights=counts)
     counts = counts.copy()
     images = np.bincount(labels, weights=sizes)

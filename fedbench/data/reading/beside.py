@@ -25,9 +25,9 @@ class Beside(NamedTuple):
     order: str = ""
 
     @classmethod
-    def of(cls, asked: PartitionConfig) -> "Beside":
+    def of(cls, config: PartitionConfig) -> "Beside":
         """The columns that a partition asks for."""
-        return cls(asked.test_by or "", asked.order_by or "")
+        return cls(config.test_by or "", config.order_by or "")
 
     @property
     def first_key(self) -> str:
@@ -49,12 +49,12 @@ class Beside(NamedTuple):
 
     def arrays(self, groups: Sequence[Any] | None, order: Sequence[Any] | None, where: str) -> dict[str, np.ndarray]:
         """The numbers of groups and places, int64 [rows], by name. Raises ConfigError."""
-        found = {}
+        arrays = {}
         if self.group and groups is not None:
-            found["groups"] = numbers_of(groups, f"{where}: {self.group} of partition.test_by")
+            arrays["groups"] = numbers_of(groups, f"{where}: {self.group} of partition.test_by")
         if self.order and order is not None:
-            found["order"] = places_of(order, f"{where}: {self.order} of partition.order_by")
-        return found
+            arrays["order"] = places_of(order, f"{where}: {self.order} of partition.order_by")
+        return arrays
 
 
 NOTHING = Beside()

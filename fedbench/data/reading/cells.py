@@ -101,7 +101,7 @@ def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: l
 
     imputed: whether features may lack some; columns of lists may not, and at least one row must have a value.
     """
-    counts = {name: int(missing.sum()) for name, own in columns.items() if (missing := own.isna()).any()}
+    counts = {name: int(missing.sum()) for name, column in columns.items() if (missing := column.isna()).any()}
     fillable = [
         name
         for name, count in counts.items()

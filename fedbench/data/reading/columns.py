@@ -37,9 +37,9 @@ def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
 
 def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
     """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    arrays = [dense_rows(own, where) for own in columns.values()]
-    if len({len(own) for own in arrays}) > 1:
-        sizes = " and ".join(f"{len(own)} rows of {name}" for name, own in zip(columns, arrays, strict=True))
+    arrays = [dense_rows(column, where) for column in columns.values()]
+    if len({len(column) for column in arrays}) > 1:
+        sizes = " and ".join(f"{len(column)} rows of {name}" for name, column in zip(columns, arrays, strict=True))
         raise ConfigError(f"{where}s: {sizes}; all must have the same number")
     return arrays
 
@@ -53,7 +53,7 @@ def dense_rows(column: Any, where: str) -> Any:
         return np.asarray(column)
     if not hasattr(column, "to_numpy"):
         return column
-    found, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
-    if found.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
+    rows, types = column.to_numpy(), column.dtypes if hasattr(column, "columns") else [column.dtype]
+    if rows.dtype.hasobject and all(map(is_numeric_dtype, types)):  # of numbers or truth values, some of them missing
         return column.to_numpy(dtype=np.float64, na_value=np.nan)
-    return found
+    return rows

@@ -127,7 +127,7 @@ def decoded_blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], 
             share = -(-len(chunk) // threads)
             shares = [chunk[start : start + share] for start in range(0, len(chunk), share)]
             # A chunk per task, not an image: handing over a small image costs as much as decoding it.
-            arrays = [array for part in pool.map(lambda own: list(map(decode, own)), shares) for array in part]
+            arrays = [array for part in pool.map(lambda part: list(map(decode, part)), shares) for array in part]
             shape = shape or arrays[0].shape
             for item, array in zip(chunk, arrays, strict=True):
                 check_shape(array.shape, shape, item.where, what)

@@ -60,13 +60,13 @@ class GivenPart:
     def joined(cls, parts: Sequence["GivenPart"]) -> "GivenPart":
         """The parts of clients one after another. Raises ConfigError if they name different classes."""
         first, *others = parts
-        for own in others:
-            if (own.classes, own.count, own.domains) != (first.classes, first.count, first.domains):
-                raise ConfigError(f"{own.where}s: other classes or domains than those of the first client")
-        rows = [own.data for own in parts]
-        lists = all(isinstance(own, list) for own in rows)
+        for part in others:
+            if (part.classes, part.count, part.domains) != (first.classes, first.count, first.domains):
+                raise ConfigError(f"{part.where}s: other classes or domains than those of the first client")
+        rows = [part.data for part in parts]
+        lists = all(isinstance(data_of_part, list) for data_of_part in rows)
         data: Any = list(chain(*rows)) if lists else ConcatDataset(rows)
-        return replace(first, data=data, pieces=tuple((own.where, len(own)) for own in parts))
+        return replace(first, data=data, pieces=tuple((part.where, len(part)) for part in parts))
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
@@ -120,37 +120,37 @@ class GivenPart:
         sample, target, domain = self._fields(item, where)
         return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(item, where))
 
-    def _beside(self, found: Any, where: str) -> tuple[Any, Any]:
+    def _beside(self, item: Any, where: str) -> tuple[Any, Any]:
         """The values by which a partition groups and orders items, None for none. Raises ConfigError."""
         columns = self.keys.beside
         if not any(columns):
             return None, None
-        if not isinstance(found, Mapping):
+        if not isinstance(item, Mapping):
             if columns == Beside(DOMAIN):
                 return None, None
             raise ConfigError(
                 f"{columns.first_key}: {where} is no dict and has no such key; bring dicts, columns by name or a data "
                 f"frame ({DOMAIN}, for partition.test_by, is the third value of an item)"
             )
-        columns = columns.among([*found], where, "key")
-        values = [unwrap_value(found[key]) if key else None for key in columns]
+        columns = columns.among([*item], where, "key")
+        values = [unwrap_value(item[key]) if key else None for key in columns]
         for key, value in zip(columns, values, strict=True):
             if key and (value is None or value != value):
                 raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
         return values[0], values[1]
 
-    def _fields(self, found: Any, where: str) -> tuple[Any, Any, Any]:
+    def _fields(self, item: Any, where: str) -> tuple[Any, Any, Any]:
         """Sample, target and domain, None if absent."""
-        if isinstance(found, Mapping):
-            keys, label, user = self._find_keys(found, where)
-            sample = found[keys[0]] if len(keys) == 1 else {key: found[key] for key in keys}
-            return sample, found[label], found[user] if user else None
-        if not isinstance(found, tuple | list) or len(found) not in (2, 3):
-            what = type(found).__name__ + (f" of {len(found)}" if isinstance(found, tuple | list) else "")
+        if isinstance(item, Mapping):
+            keys, label, user = self._find_keys(item, where)
+            sample = item[keys[0]] if len(keys) == 1 else {key: item[key] for key in keys}
+            return sample, item[label], item[user] if user else None
+        if not isinstance(item, tuple | list) or len(item) not in (2, 3):
+            what = type(item).__name__ + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
             raise ConfigError(
                 f"{where}: a {what}; (sample, target), (sample, target, domain) or a dict of them is expected"
             )
-        return found[0], found[1], found[2] if len(found) == 3 else None
+        return item[0], item[1], item[2] if len(item) == 3 else None
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
@@ -159,17 +159,17 @@ class GivenPart:
             return None
         return find_key("label", self.keys.label, TARGETS, list(first), self.where)
 
-    def _find_keys(self, found: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
+    def _find_keys(self, item: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
         """The keys of the sample, of the label and, if there is one, of the user."""
-        keys = list(found)
+        keys = list(item)
         label = key_of("label", self.keys.label, TARGETS, keys, where)
         user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
         if label in self.keys.beside:
             raise ConfigError(f"{self.keys.beside.first_key}: {label} is the target of {where}; name another key")
         left = [key for key in keys if key not in (label, user, *self.keys.beside)]
         if self.keys.sample and "," in self.keys.sample:
-            sample = [key_of("sample", asked, (), left, where) for asked in self.keys.sample.split(",")]
-        elif not self.keys.sample and len(arrays := [key for key in left if is_array(found[key])]) > 1:
+            sample = [key_of("sample", name, (), left, where) for name in self.keys.sample.split(",")]
+        elif not self.keys.sample and len(arrays := [key for key in left if is_array(item[key])]) > 1:
             sample = arrays
         else:
             hint = ", or several separated by commas; a pandas DataFrame is read as a table of features"
@@ -181,21 +181,21 @@ class GivenPart:
         first = self.item(0)
         if not is_structure(first.image):
             return SampleReader.of(first, kind, channels)
-        for key, asked in (("kind", kind), ("channels", channels)):
-            if asked:
+        for key, value in (("kind", kind), ("channels", channels)):
+            if value:
                 raise ConfigError(
-                    f"data.{key} = {asked}: a sample of {self.where}s consists of several arrays; leave it out"
+                    f"data.{key} = {value}: a sample of {self.where}s consists of several arrays; leave it out"
                 )
         return StructureReader.of(first)
 
     def fields(self, reader: SampleReader | StructureReader) -> tuple[Fields | None, tuple[str, ...]]:
         """The structure of batches, if they are not (samples, targets), and remarks on it."""
-        found, tree = self.data[0], getattr(reader, "tree", None)
-        if not isinstance(found, Mapping):
+        item, tree = self.data[0], getattr(reader, "tree", None)
+        if not isinstance(item, Mapping):
             return (Fields(tree) if tree is not None else None), ()
-        keys, label, user = self._find_keys(found, self.where)
+        keys, label, user = self._find_keys(item, self.where)
         fields = Fields(tree, label, None if isinstance(tree, dict) else keys[0])
-        out = [key for key in found if key not in (*keys, label, user, *self.keys.beside)]
+        out = [key for key in item if key not in (*keys, label, user, *self.keys.beside)]
         read = f"the sample is {fields if tree is not None else keys[0]}; {label} is the target"
         remark = read + (f"; left out: {', '.join(out)} (data.sample chooses keys)" if out else "")
         return fields, (remark,) if tree is not None or out else ()
@@ -320,7 +320,7 @@ def checked_target(item: Item, first: Any) -> Any:
         return values
     if values.shape != first.shape:
         raise ConfigError(f"{item.where}: a target of shape {list(values.shape)}, the first is {list(first.shape)}")
-    kinds = [{"u": "i"}.get(own.dtype.kind, own.dtype.kind) for own in (values, first)]
+    kinds = [{"u": "i"}.get(array.dtype.kind, array.dtype.kind) for array in (values, first)]
     if kinds[0] != kinds[1]:
         raise ConfigError(f"{item.where}: label {item.label!r} is of another type than the first, {first.tolist()!r}")
     return values
@@ -331,5 +331,5 @@ def domain_numbers(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarr
     if names:
         places = {name: number for number, name in enumerate(names)}
         return np.array([places[name] for name in values.tolist()], np.int64), names
-    found, numbers = np.unique(values, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64), tuple(map(str, found))
+    domains, numbers = np.unique(values, return_inverse=True)
+    return numbers.reshape(-1).astype(np.int64), tuple(map(str, domains))

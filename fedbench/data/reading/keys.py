@@ -23,7 +23,7 @@ DOMAIN_KEYS = (
 
 def find_key(
     what: str,
-    asked: str | None,
+    name: str | None,
     usual: Sequence[str],
     keys: Sequence[str],
     where: str,
@@ -31,10 +31,10 @@ def find_key(
     noun: str = "key",
 ) -> str | None:
     """The key of an item's sample, label or user, if there is one. Raises ConfigError."""
-    if asked:
-        if asked not in keys:
-            raise ConfigError(f"data.{what} = {asked!r}: {where} has no such {noun}; {nearest(asked, keys)}")
-        return asked
+    if name:
+        if name not in keys:
+            raise ConfigError(f"data.{what} = {name!r}: {where} has no such {noun}; {nearest(name, keys)}")
+        return name
     present = [key for key in usual if key in keys]
     if len(present) > 1:
         named = " and ".join(present)
@@ -44,7 +44,7 @@ def find_key(
 
 def key_of(
     what: str,
-    asked: str | None,
+    name: str | None,
     usual: Sequence[str],
     keys: Sequence[str],
     where: str,
@@ -52,7 +52,7 @@ def key_of(
     noun: str = "key",
 ) -> str:
     """The key of what every item must have. Raises ConfigError."""
-    key = find_key(what, asked, usual, keys, where, hint, noun)
+    key = find_key(what, name, usual, keys, where, hint, noun)
     if key is None:
         raise ConfigError(
             f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"

@@ -45,13 +45,13 @@ def is_shown(name: str) -> bool:
 
 def folders_by_name(path: Path) -> dict[str, Path]:
     """The subfolders, by names in the composed form of Unicode, of which systems write two. Raises ConfigError."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for folder in subfolders(path):
         name = normalize("NFC", folder.name)
-        if name in found:
+        if name in folders:
             raise ConfigError(f"{path}: two folders are called {name}, in two forms of Unicode; join them")
-        found[name] = folder
-    return found
+        folders[name] = folder
+    return folders
 
 
 def images_in(folder: Path) -> list[Path]:

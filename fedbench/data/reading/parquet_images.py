@@ -61,8 +61,8 @@ def agreed_columns(files: list[Path], options: Any) -> ParquetColumns:
     first, *others = files
     columns = find_columns(first, options)
     for file in others:
-        if (found := find_columns(file, options)) != columns:
-            what = "class names" if found.names != columns.names else "columns"
+        if (other := find_columns(file, options)) != columns:
+            what = "class names" if other.names != columns.names else "columns"
             raise ConfigError(f"{file}: {what} differ from those in {first.name}")
     return columns
 
@@ -144,11 +144,11 @@ def domain_names(files: Iterable[Path], columns: ParquetColumns) -> tuple[str, .
     """Names of all domains: the declared ones, else the column's values in ascending order. Raises ConfigError."""
     if columns.domain is None or columns.domain_names:
         return columns.domain_names
-    found = set()
+    domains = set()
     for file in files:
         with open_parquet(file) as opened:
-            found |= {*opened.read([columns.domain]).column(columns.domain).unique().to_pylist()}
-    return tuple(map(str, sorted(found - {None})))
+            domains |= {*opened.read([columns.domain]).column(columns.domain).unique().to_pylist()}
+    return tuple(map(str, sorted(domains - {None})))
 
 
 def items_of(
@@ -184,9 +184,9 @@ def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int],
 
 def cell_values(file: Path, columns: ParquetColumns) -> Iterator[tuple[bytes | None, int | None, Any]]:
     """Encoded image, label and domain (None without such a column) of every row."""
-    wanted = [name for name in (columns.image, columns.label, columns.domain) if name]
+    names = [name for name in (columns.image, columns.label, columns.domain) if name]
     with open_parquet(file) as opened:
-        for batch in opened.iter_batches(batch_size=1024, columns=wanted):
+        for batch in opened.iter_batches(batch_size=1024, columns=names):
             image, label = batch.column(columns.image), batch.column(columns.label)
             domains = batch.column(columns.domain).to_pylist() if columns.domain else [None] * len(label)
             if hasattr(image, "flatten") and image.type.num_fields:
@@ -199,10 +199,10 @@ def columns_beside(files: list[Path], columns: ParquetColumns, beside: Beside) -
     values: dict[str, list[Any]] = {name: [] for name in beside if name}
     for file in files:
         with open_parquet(file) as opened:
-            found = beside.among(opened.schema_arrow.names, str(file), "column")
-            for name in filter(None, found):
-                own = opened.read([name]).column(name).to_pylist()
-                if None in own:
-                    raise ConfigError(f"{file}, row {own.index(None)}: no value in column {name}; fill it in")
-                values[name] += own
-    return found.arrays(values.get(found.group), values.get(found.order), str(files[0].parent))
+            names = beside.among(opened.schema_arrow.names, str(file), "column")
+            for name in filter(None, names):
+                column = opened.read([name]).column(name).to_pylist()
+                if None in column:
+                    raise ConfigError(f"{file}, row {column.index(None)}: no value in column {name}; fill it in")
+                values[name] += column
+    return names.arrays(values.get(names.group), values.get(names.order), str(files[0].parent))

@@ -18,7 +18,7 @@ def part_names(names: Iterable[str]) -> dict[str, str]:
     """The names of the three parts among these, in any case."""
     lower = {name.lower(): name for name in names}
     parts = {part: [lower[name] for name in known if name in lower] for part, known in NAMES.items()}
-    return {part: own[0] for part, own in parts.items() if own}
+    return {part: known[0] for part, known in parts.items() if known}
 
 
 def with_test_part(parts: dict[str, T], test_part: str | None, absent: str) -> tuple[dict[str, T], list[str]]:

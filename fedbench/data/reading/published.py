@@ -170,8 +170,8 @@ def missing_names(published: PublishedSet, folder: Path) -> list[str]:
 
 def find_at(published: PublishedSet, root: Path) -> Path | None:
     """The folder at or right below a root that holds the whole set."""
-    places = (*(root / name for name in published.below), root)
-    return next((place for place in places if not missing_names(published, place)), None)
+    folders = (*(root / name for name in published.below), root)
+    return next((folder for folder in folders if not missing_names(published, folder)), None)
 
 
 def find_below(published: PublishedSet, root: Path) -> Path | None:
@@ -179,19 +179,19 @@ def find_below(published: PublishedSet, root: Path) -> Path | None:
 
     Raises ConfigError where two are equally good: MNIST and Fashion-MNIST have files of the same names.
     """
-    places = [place for place in folders_below(root) if not missing_names(published, place)]
-    if not places or places[0] == root:
-        return places[0] if places else None
-    best, *others = sorted(places, key=lambda place: path_rank(published, place))
+    folders = [folder for folder in folders_below(root) if not missing_names(published, folder)]
+    if not folders or folders[0] == root:
+        return folders[0] if folders else None
+    best, *others = sorted(folders, key=lambda folder: path_rank(published, folder))
     if others and path_rank(published, others[0]) == path_rank(published, best):
         raise ConfigError(f"{root}: both {best} and {others[0]} hold such files; name one of them")
     return best
 
 
-def path_rank(published: PublishedSet, place: Path) -> int:
+def path_rank(published: PublishedSet, folder: Path) -> int:
     """0 for the most usual path; one more than the last for a path that is not usual."""
     usual = [Path(name).parts for name in published.below]
-    return next((i for i, parts in enumerate(usual) if place.parts[-len(parts) :] == parts), len(usual))
+    return next((i for i, parts in enumerate(usual) if folder.parts[-len(parts) :] == parts), len(usual))
 
 
 def folders_below(root: Path) -> Iterator[Path]:
@@ -200,12 +200,12 @@ def folders_below(root: Path) -> Iterator[Path]:
     for _ in range(DEPTH + 1):
         yield from layer
         # os.walk passes over folders that may not be read
-        layer = sorted(place / name for place in layer for name in next(os.walk(place), ("", (), ()))[1])
+        layer = sorted(folder / name for folder in layer for name in next(os.walk(folder), ("", (), ()))[1])
 
 
-def missing_text(published: PublishedSet, places: list[Path]) -> str:
+def missing_text(published: PublishedSet, folders: list[Path]) -> str:
     """The files that are missing, in words; names the folder that comes closest."""
-    best = min(places, key=lambda place: len(missing_names(published, place)))
+    best = min(folders, key=lambda folder: len(missing_names(published, folder)))
     absent = missing_names(published, best)
     if len(absent) == len(published.names):
         return f"{', '.join(published.names)} not found there; give the folder that holds them"
@@ -220,9 +220,9 @@ def entries(published: PublishedSet, folder: Path) -> list[Path]:
 
 def files_of(published: PublishedSet, folder: Path) -> tuple[Path, ...]:
     """Every file that can decide what is decoded."""
-    found = entries(published, folder)
-    below = (Path(place, name) for top in found for place, _, names in os.walk(top) for name in sorted(names))
-    return (*(path for path in found if path.is_file()), *below)
+    tops = entries(published, folder)
+    below = (Path(inside, name) for top in tops for inside, _, names in os.walk(top) for name in sorted(names))
+    return (*(path for path in tops if path.is_file()), *below)
 
 
 def files_with_wrong_checksum(published: PublishedSet, folder: Path) -> list[Path]:
@@ -265,39 +265,39 @@ def fetch_files(name: str, published: PublishedSet, part: Path, progress: OnProg
     """Downloads into a folder, archives unpacked."""
     raw = part / "raw"
     raw.mkdir()
-    for wanted in published.downloads():
-        fetch(wanted, raw, partial(progress, f"downloading {name}") if progress else None)
-        if not published.has(wanted.name) and archives.is_archive(raw / wanted.name):
-            archives.extract(raw / wanted.name, raw, published.is_needed, progress)
-            (raw / wanted.name).unlink()
-    found = find_below(published, raw)
-    if found is None:
+    for download in published.downloads():
+        fetch(download, raw, partial(progress, f"downloading {name}") if progress else None)
+        if not published.has(download.name) and archives.is_archive(raw / download.name):
+            archives.extract(raw / download.name, raw, published.is_needed, progress)
+            (raw / download.name).unlink()
+    folder = find_below(published, raw)
+    if folder is None:
         raise ConfigError(
             f"data {name}: what was downloaded is not the set; {missing_text(published, list(folders_below(raw)))}"
         )
-    take_files(published, found, part, move=True)
+    take_files(published, folder, part, move=True)
     shutil.rmtree(raw, ignore_errors=True)
 
 
-def take_files(published: PublishedSet, found: Path, part: Path, move: bool) -> None:
+def take_files(published: PublishedSet, folder: Path, part: Path, move: bool) -> None:
     """Put the files of a set, and no others, into a folder."""
-    for path in entries(published, found):
+    for path in entries(published, folder):
         archives.move_or_copy(path, part / path.name, published.is_needed, move)
 
 
-def fetch(wanted: Download, folder: Path, progress: OnBytes | None = None) -> None:
+def fetch(download: Download, folder: Path, progress: OnBytes | None = None) -> None:
     """One file, from the first address that gives it with the published checksum. Raises OSError or ValueError."""
     import pooch  # which a process that downloads nothing does without
 
     bar = ByteCount(progress) if progress else False
     downloader = pooch.HTTPDownloader(progressbar=bar, chunk_size=CHUNK_BYTES, timeout=HTTP_TIMEOUT, headers=HEADERS)
-    for number, address in enumerate(wanted.addresses, 1):
+    for number, address in enumerate(download.addresses, 1):
         try:
             with silence_logger("pooch"):
-                pooch.retrieve(address, f"md5:{wanted.md5}", wanted.name, folder, downloader=downloader)
+                pooch.retrieve(address, f"md5:{download.md5}", download.name, folder, downloader=downloader)
             return
         except (OSError, ValueError):
-            if number == len(wanted.addresses):
+            if number == len(download.addresses):
                 raise
 
 

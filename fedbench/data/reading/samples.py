@@ -51,41 +51,45 @@ class SampleReader:
     decisions: tuple[Decision, ...] = ()
 
     @classmethod
-    def of(cls, first: Item, kind: SampleKind | None = None, asked: Channels | None = None) -> "SampleReader":
-        """A reader for samples like this one. kind, asked: what they and their channels are, if set.
+    def of(cls, first: Item, kind: SampleKind | None = None, channels: Channels | None = None) -> "SampleReader":
+        """A reader for samples like this one. kind, channels: what they and their channels are, if set.
 
         Raises ConfigError.
         """
-        reader = cls._like(first, kind, asked)
+        reader = cls._like(first, kind, channels)
         decided = [Decision("samples", MEANING[reader.kind], "given" if kind else "certain", "data.kind", reader.kind)]
-        if asked:
-            said = f"their channels are {asked}" if asked == "single" else f"their {asked} dimension is the channels"
-            decided.append(Decision("samples", said, "given", "data.channels", asked))
+        if channels:
+            text = (
+                f"their channels are {channels}"
+                if channels == "single"
+                else f"their {channels} dimension is the channels"
+            )
+            decided.append(Decision("samples", text, "given", "data.channels", channels))
         return replace(reader, decisions=tuple(decided))
 
     @classmethod
-    def _like(cls, first: Item, kind: SampleKind | None, asked: Channels | None) -> "SampleReader":
+    def _like(cls, first: Item, kind: SampleKind | None, setting: Channels | None) -> "SampleReader":
         value = first.image
         if isinstance(value, Image.Image):
-            _refuse_channels(first.where, asked, False, "a picture")
+            _refuse_channels(first.where, setting, False, "a picture")
             return cls(kind or "image", whole=True, pictures=True)
         array = as_array(value, first.where)
         whole, floats = array.dtype.kind in "iu", array.dtype.kind == "f"
         kind, remarks = (kind, ()) if kind else _kind_of(array)
         if kind != "image":
             several = kind == "feature" and array.ndim > 1
-            _refuse_channels(first.where, asked, several, _describe_array(array))
+            _refuse_channels(first.where, setting, several, _describe_array(array))
             return cls(
-                kind, False, None, remarks, [], floats and kind == "feature", False, asked if several else "first"
+                kind, False, None, remarks, [], floats and kind == "feature", False, setting if several else "first"
             )
         if array.ndim not in (2, 3):
             raise ConfigError(
                 f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
             )
-        _refuse_channels(first.where, asked, array.ndim == 3 and asked != "single", _describe_array(array))
+        _refuse_channels(first.where, setting, array.ndim == 3 and setting != "single", _describe_array(array))
         channels = _channels(array.shape, isinstance(value, torch.Tensor))
-        if asked:
-            channels = 0 if asked == "first" else 2
+        if setting:
+            channels = 0 if setting == "first" else 2
         elif channels is not None and (
             array.shape[0] == array.shape[2] or {array.shape[0], array.shape[2]} <= {*COLOURS}
         ):
@@ -200,10 +204,10 @@ def _channels(shape: tuple[int, ...], tensor: bool) -> int | None:
     return 0 if shape[0] < shape[2] else 2
 
 
-def _refuse_channels(where: str, asked: Channels | None, possible: bool, what: str) -> None:
+def _refuse_channels(where: str, channels: Channels | None, possible: bool, what: str) -> None:
     """Raises ConfigError if the channels are set for samples that have no such dimension."""
-    if asked and not possible:
-        raise ConfigError(f"data.channels = {asked}: {where} is {what} and has no such dimension; leave it out")
+    if channels and not possible:
+        raise ConfigError(f"data.channels = {channels}: {where} is {what} and has no such dimension; leave it out")
 
 
 def as_features(array: np.ndarray, where: str) -> np.ndarray:

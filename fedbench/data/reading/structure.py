@@ -78,7 +78,7 @@ class StructureReader:
 def is_structure(sample: Any) -> bool:
     """Whether a sample consists of several arrays: a dict, or a tuple that holds arrays."""
     if isinstance(sample, tuple):
-        return any(isinstance(own, Mapping | tuple) or is_array(own) for own in sample)
+        return any(isinstance(value, Mapping | tuple) or is_array(value) for value in sample)
     return isinstance(sample, Mapping)
 
 
@@ -87,7 +87,7 @@ def is_array(value: Any) -> bool:
     if isinstance(value, Mapping):
         return bool(value) and all(map(is_array, value.values()))
     if isinstance(value, list | tuple):
-        return bool(value) and all(isinstance(own, int | float) or is_array(own) for own in value)
+        return bool(value) and all(isinstance(item, int | float) or is_array(item) for item in value)
     if isinstance(value, np.ndarray):
         return value.ndim > 0 and value.dtype.kind in "biuf"
     return isinstance(value, Image.Image) or (isinstance(value, torch.Tensor) and value.ndim > 0)
@@ -138,9 +138,9 @@ def collated_parts(
 def rows_of(batch: Any, count: int, where: str) -> list[Any]:
     """The items of a batch: its structure, with one row of every array. Raises ConfigError."""
     if isinstance(batch, Mapping):
-        return row_dicts({key: rows_of(own, count, where) for key, own in batch.items()})
+        return row_dicts({key: rows_of(value, count, where) for key, value in batch.items()})
     if isinstance(batch, tuple) or (isinstance(batch, list) and batch and not isinstance(batch[0], int | float | str)):
-        return list(zip(*(rows_of(own, count, where) for own in batch), strict=True))
+        return list(zip(*(rows_of(value, count, where) for value in batch), strict=True))
     try:
         rows = list(batch)
     except TypeError:
@@ -163,7 +163,7 @@ def pad_items(items: list[Any], label: str | None) -> list[Any]:
     first = items[0]
     if isinstance(first, Mapping):
         return row_dicts({key: _pad([item[key] for item in items], PADDED_TARGET * (key == label)) for key in first})
-    columns = (_pad([*own], PADDED_TARGET * (place == 1)) for place, own in enumerate(zip(*items, strict=True)))
+    columns = (_pad([*values], PADDED_TARGET * (number == 1)) for number, values in enumerate(zip(*items, strict=True)))
     return list(zip(*columns, strict=True))
 
 
@@ -172,7 +172,7 @@ def _pad(values: list[Any], filler: int) -> list[Any]:
     if isinstance(first, Mapping):
         return row_dicts({key: _pad([value[key] for value in values], filler) for key in first})
     if isinstance(first, tuple) and is_structure(first):
-        return list(zip(*(_pad(list(own), filler) for own in zip(*values, strict=True)), strict=True))
+        return list(zip(*(_pad(list(column), filler) for column in zip(*values, strict=True)), strict=True))
     if not is_array(first) or isinstance(first, Image.Image):
         return values
     arrays = [as_array(value, "data.collate = pad") for value in values]

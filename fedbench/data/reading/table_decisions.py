@@ -23,8 +23,8 @@ def remarks_on_samples(
     if kind is None and samples.dtype.kind in "iu":
         name = roles.features[0]
         yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
-    for name, own in read.items():
-        if own.names == [name] and not own.category and counts_rows(own.values[:, 0]):
+    for name, features in read.items():
+        if features.names == [name] and not features.category and counts_rows(features.values[:, 0]):
             yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
 
 
@@ -37,16 +37,16 @@ def decisions_on(
     options: TableOptions, roles: Roles, read: dict[str, Features], targets: Targets
 ) -> Iterator[Decision]:
     """How the columns were read."""
-    how: Callable[[object], Literal["given", "certain"]] = lambda asked: "given" if asked else "certain"  # noqa: E731
+    how: Callable[[object], Literal["given", "certain"]] = lambda option: "given" if option else "certain"  # noqa: E731
     yield Decision("targets", f"column {roles.label} is the target", how(options.label), "data.label", roles.label)
     if roles.user:
         yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
     for key in ("numbers", "categories"):
-        names = [name for name, own in read.items() if own.category == (key == "categories")]
+        names = [name for name, features in read.items() if features.category == (key == "categories")]
         given = [name for name in names if name in getattr(options, key)]
         if given:
-            said = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
-            yield Decision("samples", said, "given", f"data.{key}", given)
+            text = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
+            yield Decision("samples", text, "given", f"data.{key}", given)
         if others := [name for name in names if name not in given]:  # no key: it would say that these are no codes
             yield Decision("samples", f"{columns_text(with_category_counts(others, read), 'holds', 'hold')} {key}")
     if not read:
@@ -63,7 +63,7 @@ def decisions_on(
         yield Decision(
             "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
         )
-    if void := {name: own for name, own in read.items() if own.void}:
+    if void := {name: features for name, features in read.items() if features.void}:
         yield imputing(void, options.impute)
     if options.spelling:
         yield spelling_decision(options.spelling)
@@ -74,11 +74,11 @@ def imputing(void: Mapping[str, Features], impute: str) -> Decision:
     numbers, texts = (
         [f"{name} ({own.void})" for name, own in void.items() if own.category == category] for category in (False, True)
     )
-    said = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
-    said = said * bool(numbers)
+    lines = [f"missing values of {columns_text(numbers, 'are', 'are')} the median of the client's training samples"]
+    lines = lines * bool(numbers)
     if texts:
-        said.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
-    return Decision("samples", ", ".join([*said, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
+        lines.append(f"missing values of {columns_text(texts, 'are', 'are')} a category")
+    return Decision("samples", ", ".join([*lines, "with a column of 0 and 1 each"]), "given", "data.impute", impute)
 
 
 def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:

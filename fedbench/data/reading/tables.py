@@ -84,7 +84,7 @@ class TableReader:
         samples, read = self.samples(rows, table, roles)
         targets = self.target(rows, table[roles.label])
         owners, owner_names = self.owners(rows, table, roles.user)
-        columns = tuple(name for own in read.values() for name in own.names)
+        columns = tuple(name for features in read.values() for name in features.names)
         remarks = remarks_on_samples(self.kind, roles, samples, read)
         return Content(
             train,
@@ -144,7 +144,7 @@ class TableReader:
             usual: SampleKind = "token" if vectors.dtype.kind in "iu" else "feature"
             return as_kind(rows, self.kind or usual, vectors), {}
         read = {name: self.features(rows, table[name]) for name in roles.features}
-        samples = np.concatenate([own.values for own in read.values()], axis=1)
+        samples = np.concatenate([features.values for features in read.values()], axis=1)
         return (as_kind(rows, self.kind, samples) if self.kind == "token" else samples), read
 
     def features(self, rows: TableRows, column: pd.Series) -> Features:
@@ -165,8 +165,8 @@ class TableReader:
         if holds_lists(column):
             vectors = stacked_lists(rows, column).reshape(len(column), -1)
             places = range(vectors.shape[1])
-            check_resolution(rows.where, vectors, [f"column {name}, place {place}" for place in places])
-            return Features(vectors.astype(np.float32), [f"{name}[{place}]" for place in places])
+            check_resolution(rows.where, vectors, [f"column {name}, place {number}" for number in places])
+            return Features(vectors.astype(np.float32), [f"{name}[{number}]" for number in places])
         if name in self.options.categories or self.is_category(rows, column):
             texts = self.with_one_spelling(rows.where, column.astype(TEXT))
             values = np.unique(texts)
@@ -181,8 +181,8 @@ class TableReader:
         name, where = str(column.name), rows.where
         if pd.api.types.is_numeric_dtype(column):
             return False
-        numbers, said = holds_texts(column) and are_numbers(column), name in self.options.numbers
-        if numbers and (said or not (self.typed or has_codes(column))):
+        numbers, is_given = holds_texts(column) and are_numbers(column), name in self.options.numbers
+        if numbers and (is_given or not (self.typed or has_codes(column))):
             return False
         counts = counts_of(column.astype(TEXT))
         if numbers and all_match(counts.index, NUMBER):
@@ -195,7 +195,7 @@ class TableReader:
             )
         if not isinstance(column.dtype, pd.CategoricalDtype):
             refuse_faults(rows, column, counts)
-        if said:
+        if is_given:
             raise ConfigError(f"data.numbers: {where}: column {name} holds texts, such as {counts.index[0]!r}")
         check_categories(rows, column, counts)
         return True

@@ -41,8 +41,8 @@ def read_targets(
         return read_for_task(task, values, names, classes)
     chosen, remark = _choice(values, bool(names or classes))
     targets = read_for_task(chosen, values, names, classes)
-    said = remark.format(count=targets.classes or values[0].size)
-    return replace(targets, remarks=(said, *targets.remarks)) if said else targets
+    text = remark.format(count=targets.classes or values[0].size)
+    return replace(targets, remarks=(text, *targets.remarks)) if text else targets
 
 
 T = TypeVar("T")
@@ -125,8 +125,8 @@ def _of_texts(values: np.ndarray) -> tuple[str, str]:
 
     counts, otherwise = texts.counts_of(values), "--task regression if they are numbers"
     numbers = texts.matches(counts.index, texts.NUMBER)
-    if found := texts.form_of(counts):
-        form, example = found
+    if guess := texts.form_of(counts):
+        form, example = guess
         seen = f"{form.called}, such as {example!r}"
         otherwise = f"{form.remedy} for multilabel" if form == texts.JOINED else f"{otherwise}: then {form.remedy}"
     elif numbers.all() and (texts.numbers_of(counts.index) % 1).any():
@@ -155,8 +155,8 @@ def _of_floats(values: np.ndarray) -> tuple[str, str]:
             f"the targets are floats with {different} different whole values: set --task classification if they are "
             "classes, or --task regression if they are numbers"
         )
-    said = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
-    return "classification", said
+    text = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
+    return "classification", text
 
 
 def _of_whole(values: np.ndarray) -> tuple[str, str]:
@@ -186,8 +186,8 @@ def _of_rows(values: np.ndarray) -> tuple[str, str]:
     otherwise = "--task regression if they are not"
     if rows_of_bits(values).all():
         if (values.sum(axis=1) == 1).all():
-            said = "the targets are one-hot rows and are read as {count} classes; "
-            return "classification", said + otherwise
+            text = "the targets are one-hot rows and are read as {count} classes; "
+            return "classification", text + otherwise
         return "multilabel", "the targets are rows of 0 and 1: {count} labels, several at once; " + otherwise
     if kind != "f":
         several = ", or a token at each place (--task next-token)" if len(shape) == 1 else ""

@@ -118,7 +118,7 @@ def _are_finite(texts: Any) -> bool:
 
 def form_of(counts: pd.Series) -> tuple[Form, str] | None:
     """The form of texts most of which are numbers or have this form, and an example; None for other texts."""
-    numbers, found = matches(counts.index, NUMBER), None
+    numbers, best = matches(counts.index, NUMBER), None
     rows = counts.to_numpy()
     for form in FORMS:
         fits = matches(counts.index, form.pattern) & ~numbers
@@ -127,9 +127,9 @@ def form_of(counts: pd.Series) -> tuple[Form, str] | None:
         if form.called == "bounds beside numbers":
             fits &= numbers.any()
         count = rows[fits].sum()
-        if count and 2 * (count + rows[numbers].sum()) > rows.sum() and (found is None or count > found[0]):
-            found = count, (form, str(counts.index[fits.argmax()]))
-    return found[1] if found else _joined(counts)
+        if count and 2 * (count + rows[numbers].sum()) > rows.sum() and (best is None or count > best[0]):
+            best = count, (form, str(counts.index[fits.argmax()]))
+    return best[1] if best else _joined(counts)
 
 
 def is_mostly_numbers(counts: pd.Series) -> bool:
@@ -139,10 +139,10 @@ def is_mostly_numbers(counts: pd.Series) -> bool:
 def variants(counts: pd.Series) -> dict[str, list[str]]:
     """Texts that differ in case or in blanks alone, by what they have in common; the most frequent first."""
     common = counts.index.str.casefold().str.replace(r"\s+", "", regex=True)
-    found: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for key, text in zip(common, counts.index, strict=True):
-        found.setdefault(key, []).append(text)
-    return {key: texts for key, texts in found.items() if len(texts) > 1}
+        groups.setdefault(key, []).append(text)
+    return {key: texts for key, texts in groups.items() if len(texts) > 1}
 
 
 def _has_one_unit(counts: pd.Series) -> np.ndarray:

@@ -60,7 +60,7 @@ def _check(name: str, thing: Any) -> None:
 
 
 FACTORY = "package.module:factory"
-BUILT_IN = {name: path for own, path in modules(__name__, __path__).items() for name in FORMATS.get(own, (own,))}
+BUILT_IN = {name: path for file, path in modules(__name__, __path__).items() for name in FORMATS.get(file, (file,))}
 SETS = PluginTable(
     "data set", group="fedbench.data", built_in=BUILT_IN, extra_names=(FACTORY,), form=FACTORY, check=_check
 )
@@ -78,24 +78,24 @@ def find_source(config: DataConfig, progress: OnProgress | None = None, beside: 
     """
     if config.task not in CHOSEN:
         load_task(config.task)
-    found, path = load(config.name), path_of(config.name)
-    if not isinstance(found, ModuleType):
+    plugin, path = load(config.name), path_of(config.name)
+    if not isinstance(plugin, ModuleType):
         from fedbench.data.sources import memory
 
-        made = memory.source_of_factory(config, found, beside)
-    elif getattr(found, "HAS_COLUMNS", False):
-        made = found.source(config, checked_data_options(config, found.Options), progress, beside)
+        made = memory.source_of_factory(config, plugin, beside)
+    elif getattr(plugin, "HAS_COLUMNS", False):
+        made = plugin.source(config, checked_data_options(config, plugin.Options), progress, beside)
     else:
         if any(beside._replace(group=beside.group.removeprefix(DOMAIN))):
             raise ConfigError(
                 f"{beside.first_key}: data {config.name} have no columns; {DOMAIN} is possible for partition.test_by, "
                 "and partition.test last goes by the order of samples"
             )
-        options = checked_data_options(config, found.Options)
-        if known := getattr(found, "PUBLISHED", {}).get(config.name):
-            made = published.source(config, options, progress, known, found.read)
+        options = checked_data_options(config, plugin.Options)
+        if known := getattr(plugin, "PUBLISHED", {}).get(config.name):
+            made = published.source(config, options, progress, known, plugin.read)
         else:
-            made = found.source(config, options, progress)
+            made = plugin.source(config, options, progress)
     if path:
         made = replace(made, options={**made.options, "code": code_of(path).fingerprint})
     return made if config.task in CHOSEN else read_by(config.task, made)
@@ -117,8 +117,8 @@ def read_by(task: str, source: Source) -> Source:
 
         return replace(content, targets=targets)
 
-    own = {"task": task} | ({"task_code": code_of(path).fingerprint} if path else {})
-    return replace(source, read=read, options={**source.options, **own})
+    options = {"task": task} | ({"task_code": code_of(path).fingerprint} if path else {})
+    return replace(source, read=read, options={**source.options, **options})
 
 
 def load(name: str) -> Any:
@@ -135,14 +135,14 @@ def check_known(name: str) -> None:
     """Raises ConfigError for a name that no data set has, or that lacks its path. Imports nothing."""
     if name.startswith(MEMORY):
         return
-    own = own_name(name)
+    known_name = own_name(name)
     hint = NAME_BY_SUFFIX.get(suffix_of(name)) or ("folder:{}" if Path(name).is_dir() else "")
     hint = hint or (OWN_FACTORY if Path(name).is_file() else "")
-    if hint and own not in SETS.names() and ":" not in name:
+    if hint and known_name not in SETS.names() and ":" not in name:
         raise ConfigError(f"unknown data set '{name}': write {hint.format(name)}")
-    if own != name and name.endswith(":"):
+    if known_name != name and name.endswith(":"):
         raise ConfigError(f"--data {name} has no path: give one, for example --data {name}pictures")
-    SETS.check_known(own)
+    SETS.check_known(known_name)
 
 
 def suffix_of(name: str) -> str:

@@ -80,6 +80,6 @@ def word_tokens(texts: list[list[str]], tokens: dict[str, int], length: int) -> 
     """int64 [n, length]."""
     numbers = np.full((len(texts), length), PAD, np.int64)
     for row, words in enumerate(texts):
-        own = [tokens.get(word, UNKNOWN) for word in words[:length]]
-        numbers[row, : len(own)] = own
+        numbers_of_text = [tokens.get(word, UNKNOWN) for word in words[:length]]
+        numbers[row, : len(numbers_of_text)] = numbers_of_text
     return numbers

@@ -73,7 +73,7 @@ def part_of_patches(table: pd.DataFrame, by_slide: bool) -> np.ndarray:
     """The part of each patch, by its slide's place among those of its hospital or as in WILDS; empty: left out."""
     if by_slide:
         slides = table.groupby("center")["slide"].unique()
-        tests = [slide for own in slides for i, slide in enumerate(sorted(own)) if is_test_row(i)]
+        tests = [slide for centre in slides for i, slide in enumerate(sorted(centre)) if is_test_row(i)]
         return np.where(table["slide"].isin(tests), "test", "train")
     inside = np.where(table["split"] == 1, "val", "train")
     return np.select([table["center"] == WILDS_TEST, table["center"] == WILDS_OTHER], ["test", ""], inside)

@@ -74,8 +74,8 @@ def load_table(file: Path) -> pd.DataFrame:
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
         except ParserError as error:
-            if found := TOO_LONG.search(str(error)):
-                raise too_long(file, f"line {found[2]}", int(found[3]), int(found[1])) from None
+            if match := TOO_LONG.search(str(error)):
+                raise too_long(file, f"line {match[2]}", int(match[3]), int(match[1])) from None
             raise
     if len(names) > len(header):
         check_row_names(file, table, len(header))
@@ -120,7 +120,7 @@ def column_names(file: Path, header: Sequence[str], first: Sequence[str]) -> lis
         raise ConfigError(f"{file}: the first line holds numbers; write a line with the names of the columns above it")
     if len(header) == 1 and any(other in header[0] for other in OTHER_SEPARATORS):
         raise ConfigError(f"{file}: the one column {header[0]!r} looks like several; separate them by commas")
-    names = [name or f"Unnamed: {place}" for place, name in enumerate(header)]
+    names = [name or f"Unnamed: {number}" for number, name in enumerate(header)]
     return ["Unnamed: row", *names] if len(first) == len(header) + 1 else names
 
 

@@ -160,10 +160,10 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
     parts: TwoParts = ([], [])
-    for domain, place in enumerate(layout.domains):
-        require_folders(folder / place, layout.classes)
+    for domain, name_of_domain in enumerate(layout.domains):
+        require_folders(folder / name_of_domain, layout.classes)
         for label, name in enumerate(layout.classes):
-            for index, file in enumerate(nonempty_images(folder / place / name)):
+            for index, file in enumerate(nonempty_images(folder / name_of_domain / name)):
                 parts[is_test_row(index)].append(Item(file, label, str(file), domain))
     return parts
 
@@ -195,7 +195,7 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
     given = row.values[1]
     if numbers.setdefault(name, given) != given:
         raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
-    if (other := next(own for own, number in numbers.items() if number == given)) != name:
+    if (other := next(name_of_number for name_of_number, number in numbers.items() if number == given)) != name:
         raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
 
 
@@ -214,11 +214,11 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
 
 def listed_item(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: SeenFiles) -> Item | None:
     """The item of a listed file; None for classes not in the set. Raises ConfigError."""
-    place = path_below(folder, path, row.where)
+    file_path = path_below(folder, path, row.where)
     domain, name, *rest = (*PurePosixPath(path).parts, "", "")[:3]
     if domain not in layout.domains or not rest[0]:
         raise ConfigError(f"{row.where}: {path} is not DOMAIN/CLASS/FILE")
     if name not in layout.classes:
         return None
-    file = seen.add(place, row.where)
+    file = seen.add(file_path, row.where)
     return Item(file, layout.classes.index(name), f"{file} ({row.where})", layout.domains.index(domain))

@@ -112,7 +112,7 @@ def prepare_parts(
     if function := reading.collate or collate:
         label = parts[0].label_key() if function == PAD else None
         items = collated_parts(name, function, [part.data for part in parts], label)
-        parts = [replace(part, data=own) for part, own in zip(parts, items, strict=True)]
+        parts = [replace(part, data=data) for part, data in zip(parts, items, strict=True)]
     reader = parts[0].reader(reading.kind, reading.channels)
     fields, remarks = parts[0].fields(reader)
     spelling = (spelling_decision(reading.spelling),) if reading.spelling else ()
@@ -125,12 +125,12 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
     given, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
-    own = {key: value for key, value in given.items() if key in accepted or key not in readers}
-    for key in own:
+    arguments = {key: value for key, value in given.items() if key in accepted or key not in readers}
+    for key in arguments:
         if key not in accepted and not takes_any:
             known = {*accepted, *readers, "root", "val", "task"} - {"train"}
             raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
-    return own
+    return arguments
 
 
 def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
@@ -166,7 +166,7 @@ def read(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
             "same number, or the names of both"
         )
-    one, found = train.item(0), list[tuple[Any, Any]]()
+    one, beside = train.item(0), list[tuple[Any, Any]]()
     first = checked_target(one, None)
     if bool(train.domains) != bool(test.domains):
         raise ConfigError(
@@ -182,12 +182,12 @@ def read(
                         f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
                         "one with every sample, or leave such samples out"
                     )
-                found.append(item.beside)
+                beside.append(item.beside)
                 yield item._replace(label=checked_target(item, first))
 
     def arrays() -> dict[str, np.ndarray]:
         keys = train.keys.beside
-        groups, order = zip(*found, strict=True)
+        groups, order = zip(*beside, strict=True)
         return keys.arrays(None if groups[0] is None else groups, order, f"data {config.name}")
 
     rows = len(train) + len(val or ())

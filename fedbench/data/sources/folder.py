@@ -50,7 +50,9 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
     parts, remarks = find_parts(path, options)
-    files = tuple(file for part in parts.values() for own in part.values() for found in own.values() for file in found)
+    files = tuple(
+        file for part in parts.values() for classes in part.values() for paths in classes.values() for file in paths
+    )
     return Source(f"folder:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
 
 
@@ -70,8 +72,8 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
     if "test" not in chosen:
-        found, lines = one_part(named["train"], options)
-        return found, lines + remarks
+        parts, lines = one_part(named["train"], options)
+        return parts, lines + remarks
     domains = has_domains(named["train"]) if options.domains is None else options.domains
     listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
     for part, folder in chosen.items():
@@ -128,19 +130,19 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
     ]
 
 
-def check_known_classes(train: Listing, other: Listing, place: Path) -> None:
+def check_known_classes(train: Listing, other: Listing, folder: Path) -> None:
     """Raises ConfigError for a class or domain that the training part lacks."""
     known = set(classes_of(train))
-    for domain, own in other.items():
-        for name in own:
+    for domain, classes in other.items():
+        for name in classes:
             if name not in known:
-                raise ConfigError(f"{place / domain / name}: no folder of this class in the training part")
+                raise ConfigError(f"{folder / domain / name}: no folder of this class in the training part")
         if domain not in train:
-            raise ConfigError(f"{place / domain}: no folder of this domain in the training part")
+            raise ConfigError(f"{folder / domain}: no folder of this domain in the training part")
 
 
-def classes_of(found: Listing) -> tuple[str, ...]:
-    return tuple(sorted({name for own in found.values() for name in own}))
+def classes_of(listing: Listing) -> tuple[str, ...]:
+    return tuple(sorted({name for classes in listing.values() for name in classes}))
 
 
 def has_domains(path: Path) -> bool:
@@ -161,8 +163,8 @@ def has_domains(path: Path) -> bool:
 
 def list_images(path: Path, domains: bool) -> Listing:
     """Raises ConfigError."""
-    places = folders_by_name(path) if domains else {"": path}
-    classes = {domain: by_class(place) for domain, place in places.items()}
+    folders = folders_by_name(path) if domains else {"": path}
+    classes = {domain: by_class(folder) for domain, folder in folders.items()}
     if not any(classes.values()):
         raise ConfigError(f"{path}: {NO_CLASSES}")
     return classes
@@ -194,11 +196,11 @@ def images_below(folder: Path) -> Iterator[Path]:
 def files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder, its subfolders and those that links lead to, each folder once; without hidden ones."""
     seen = {os.path.realpath(folder)}
-    for place, folders, names in os.walk(folder, followlinks=True):
-        real = {os.path.realpath(Path(place, name)): name for name in sorted(folders, reverse=True) if is_shown(name)}
+    for inside, folders, names in os.walk(folder, followlinks=True):
+        real = {os.path.realpath(Path(inside, name)): name for name in sorted(folders, reverse=True) if is_shown(name)}
         folders[:] = [name for target, name in real.items() if target not in seen]
         seen.update(real)
-        yield from (Path(place, name) for name in names if not name.startswith("."))
+        yield from (Path(inside, name) for name in names if not name.startswith("."))
 
 
 def files_of_other_kinds(path: Path) -> Iterator[str]:
@@ -207,7 +209,7 @@ def files_of_other_kinds(path: Path) -> Iterator[str]:
     if others:
         example = others[0].relative_to(path)
         yield f"files of other types are ignored ({len(others)}), for example {example}"
-    if any(found for pattern in (MACOSX, f"*/{MACOSX}") for found in path.glob(pattern)):
+    if any(entry for pattern in (MACOSX, f"*/{MACOSX}") for entry in path.glob(pattern)):
         yield f"folders {MACOSX}, which macOS adds to archives, are left out"
 
 
@@ -216,11 +218,11 @@ def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Cont
     items = {
         part: [
             Item(file, names.index(name), str(file), domains.index(domain) if domain else None)
-            for domain, own in found.items()
-            for name, files in own.items()
+            for domain, classes in listing.items()
+            for name, files in classes.items()
             for file in files
         ]
-        for part, found in parts.items()
+        for part, listing in parts.items()
     }
     lines = (*remarks, *files_of_other_kinds(path))
     train, test, val = items["train"], items.get("test"), items.get("val", ())

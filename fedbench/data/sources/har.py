@@ -43,7 +43,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
     persons, numbers = np.unique(np.concatenate([part.domains for part in parts]), return_inverse=True)
     train, test = (len(part.targets) for part in parts)
     blocks = [
-        Block(part.samples, part.targets, own) for part, own in zip(parts, np.split(numbers, [train]), strict=True)
+        Block(part.samples, part.targets, domains)
+        for part, domains in zip(parts, np.split(numbers, [train]), strict=True)
     ]
     return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)))
 

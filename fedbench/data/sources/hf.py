@@ -63,25 +63,25 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
     path = Path(config.root or ".", Path(name).expanduser())
     try:
         if any((path / file).is_file() for file in SAVED):
-            found = library.load_from_disk(str(path))
+            data = library.load_from_disk(str(path))
         elif path.exists():
-            found = library.load_dataset(str(path), options.config)
+            data = library.load_dataset(str(path), options.config)
         else:
             owner_and_name, given = name.split("/")[:2], name.split("/")[2:]
-            found = library.load_dataset("/".join(owner_and_name), "/".join(given) or options.config)
+            data = library.load_dataset("/".join(owner_and_name), "/".join(given) or options.config)
     except Exception as error:
         raise ConfigError(
             f"data {config.name}: the library datasets cannot load it ({first_line(error)}); write hf:NAME, "
             "hf:OWNER/NAME/CONFIG or hf:PATH, or set --data.config"
         ) from error
-    return dict(found) if isinstance(found, Mapping) else {"train": found}
+    return dict(data) if isinstance(data, Mapping) else {"train": data}
 
 
 def choose_splits(name: str, splits: dict[str, Any], options: Options) -> tuple[dict[str, Any], list[str]]:
     """The splits of train, and perhaps test and val, and remarks. Raises ConfigError."""
     names = part_names(splits)
-    parts = {part: splits[own] for part, own in names.items()}
-    others = [own for own in splits if own not in names.values()]
+    parts = {part: splits[split] for part, split in names.items()}
+    others = [split for split in splits if split not in names.values()]
     remarks = [f"splits that are not read: {', '.join(others)}"] if others else []
     if "train" not in parts:
         raise ConfigError(f"data {name}: no split train; it has {', '.join(splits)}")

@@ -30,10 +30,10 @@ from fedbench.tasks.targets import Targets
 
 CHARACTERS = "\n !\"&'(),-.0123456789:;>?ABCDEFGHIJKLMNOPQRSTUVWXYZ[]abcdefghijklmnopqrstuvwxyz}"
 """LEAF's character set; the place of a character is its token."""
-CHARACTER_NAMES = tuple({"\n": "newline", " ": "space"}.get(own, own) for own in CHARACTERS)
+CHARACTER_NAMES = tuple({"\n": "newline", " ": "space"}.get(character, character) for character in CHARACTERS)
 UNKNOWN = len(CHARACTERS)
 CODES = np.full(128, UNKNOWN)
-CODES[[ord(own) for own in CHARACTERS]] = np.arange(UNKNOWN)
+CODES[[ord(character) for character in CHARACTERS]] = np.arange(UNKNOWN)
 """The token of each ASCII code."""
 FEMNIST_SHAPE = (1, 28, 28)
 FEMNIST_CLASSES = tuple("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")
@@ -112,12 +112,12 @@ def leaf_decisions(texts: bool, targets: Targets) -> Iterator[Decision]:
 def read(name: str, folder: Path, options: Options, task: str = "classification") -> Content:
     """Every file is read twice: for the counts, then for the samples. Raises ConfigError."""
     parts, shape = part_files(folder), options.shape or ([*FEMNIST_SHAPE] if name == "femnist" else [])
-    sizes = {part: [(own.user, own.where, len(own.y)) for own in user_samples(files)] for part, files in parts.items()}
+    sizes = {part: [(one.user, one.where, len(one.y)) for one in user_samples(files)] for part, files in parts.items()}
     train, test = (sum(count for _, _, count in sizes.get(part, ())) for part in ("train", "test"))
     if not train:
         raise ConfigError(f"{folder}: no training samples in it")
     files, counted = [*chain.from_iterable(parts.values())], [*chain.from_iterable(sizes.values())]
-    x, y = next((own.x[0], own.y[0]) for own in user_samples(files) if own.y)
+    x, y = next((user.x[0], user.y[0]) for user in user_samples(files) if user.y)
     texts = isinstance(x, str)
     if texts and shape:
         raise ConfigError(f"data.shape = {shape}: {folder} holds texts; leave it out")
@@ -141,15 +141,15 @@ def user_samples(files: list[Path]) -> Iterator[UserSamples]:
     for file in files:
         try:
             content = json.loads(file.read_bytes())
-            found = [(str(user), content["user_data"][user]) for user in content["users"]]
-            users = [UserSamples(user, own["x"], own["y"], f"{file}, user {user}") for user, own in found]
+            entries = [(str(user), content["user_data"][user]) for user in content["users"]]
+            users = [UserSamples(user, samples["x"], samples["y"], f"{file}, user {user}") for user, samples in entries]
         except (KeyError, TypeError) as error:
             raise ConfigError(f"{file}: expected users, and user_data with x and y of each user") from error
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(f"{file}: not a whole JSON file ({first_line(error)})") from error
-        for own in users:
-            if not isinstance(own.x, list) or not isinstance(own.y, list) or len(own.x) != len(own.y):
-                raise ConfigError(f"{own.where}: x and y are not lists of the same length")
+        for samples in users:
+            if not isinstance(samples.x, list) or not isinstance(samples.y, list) or len(samples.x) != len(samples.y):
+                raise ConfigError(f"{samples.where}: x and y are not lists of the same length")
         yield from users
 
 
@@ -160,14 +160,14 @@ def is_character(value: Any) -> bool:
 def json_blocks(files: list[Path], shape: list[int], texts: bool, numbers: dict[str, int]) -> Iterator[Block]:
     """A block for each user of each file. numbers: of the users. Raises ConfigError."""
     first: tuple[int, ...] = ()
-    for own in user_samples(files):
-        if own.y:
-            samples = character_tokens(own.x, own.where) if texts else read_features(own.x, shape, own.where)
-            follows = texts and is_character(own.y[0])
-            targets = character_tokens(own.y, own.where)[:, 0] if follows else target_array(own.y, own.where)
+    for user in user_samples(files):
+        if user.y:
+            samples = character_tokens(user.x, user.where) if texts else read_features(user.x, shape, user.where)
+            follows = texts and is_character(user.y[0])
+            targets = character_tokens(user.y, user.where)[:, 0] if follows else target_array(user.y, user.where)
             first = first or samples.shape[1:]
-            check_shape(samples.shape[1:], first, own.where, "sample")
-            yield Block(samples, targets, np.full(len(targets), numbers[own.user]))
+            check_shape(samples.shape[1:], first, user.where, "sample")
+            yield Block(samples, targets, np.full(len(targets), numbers[user.user]))
 
 
 def read_features(x: list[Any], shape: list[int], where: str) -> np.ndarray:

@@ -106,23 +106,23 @@ def refuse_reading(name: str) -> Content:
 def read_tables(config: DataConfig, parts: Mapping[str, Any], reader: TableReader) -> Content:
     """Raises ConfigError."""
     where = f"data {config.name}"
-    pieces = {part: [as_pandas(where, own, reader) for own in pieces_in(tables)] for part, tables in parts.items()}
-    rows, whole = join_parts(where, [(part, table) for part, own in pieces.items() for table in own])
-    sizes = {part: sum(map(len, own)) for part, own in pieces.items()}
+    pieces = {part: [as_pandas(where, table, reader) for table in pieces_in(tables)] for part, tables in parts.items()}
+    rows, whole = join_parts(where, [(part, table) for part, tables in pieces.items() for table in tables])
+    sizes = {part: sum(map(len, tables)) for part, tables in pieces.items()}
     sizes, remarks = with_test_part(sizes, None, "")
     content = reader.content(rows, whole, sizes)
     content = replace(content, warnings=(*content.warnings, *remarks))
-    return with_clients(where, content, parts, [len(table) for own in pieces.values() for table in own])
+    return with_clients(where, content, parts, [len(table) for tables in pieces.values() for table in tables])
 
 
 def with_clients(where: str, content: Content, parts: Mapping[str, Any], sizes: Sequence[int]) -> Content:
     """The content with the clients of its parts as domains, if they have any. sizes: of their pieces, in order."""
     if not isinstance(parts["train"], ByClient):
         return content
-    names, places = tuple(parts["train"]), [client for part in parts.values() for client in part]
-    numbers = np.repeat([names.index(client) for client in places], sizes)
+    names, clients = tuple(parts["train"]), [client for part in parts.values() for client in part]
+    numbers = np.repeat([names.index(client) for client in clients], sizes)
     shown = ", ".join(names) if len(names) <= NAMES_SHOWN else f"{names[0]}, {names[1]}, ..., {names[-1]}"
-    said = Decision("clients", f"the {len(names)} entries of the data are the clients {shown}, in this order")
+    decision = Decision("clients", f"the {len(names)} entries of the data are the clients {shown}, in this order")
 
     def blocks() -> Iterator[Block]:
         start = 0
@@ -137,7 +137,7 @@ def with_clients(where: str, content: Content, parts: Mapping[str, Any], sizes: 
 
     def decisions(targets: Targets) -> Iterator[Decision]:
         yield from content.decisions(targets)
-        yield said
+        yield decision
 
     return replace(content, blocks=blocks(), domains=None, domain_names=names, decisions=decisions)
 
@@ -147,11 +147,11 @@ def as_pandas(where: str, table: Any, reader: TableReader) -> pd.DataFrame:
 
     Raises ConfigError.
     """
-    found: pd.DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
+    frame: pd.DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
     named = {reader.options.user, reader.options.label, *reader.beside} - {None, ""}
-    known = {*DOMAIN_KEYS, *TARGETS, *named} - {*found.columns}
-    found = found.reset_index([name for name in found.index.names if name in known])
-    return with_plain_names(where, found)
+    known = {*DOMAIN_KEYS, *TARGETS, *named} - {*frame.columns}
+    frame = frame.reset_index([name for name in frame.index.names if name in known])
+    return with_plain_names(where, frame)
 
 
 def source_of_items(config: DataConfig, given: GivenData, beside: Beside) -> Source:
@@ -174,9 +174,9 @@ def part_of_items(name: str, part: str, data: Any, keys: Keys) -> GivenPart:
     if not isinstance(data, ByClient):
         return GivenPart.of(name, part, as_items(data, f"data {name}, {part} item"), keys)
     pieces = []
-    for client, own in data.items():
+    for client, items in data.items():
         called = f"client {client}, {part}"
-        pieces.append(GivenPart.of(name, called, as_items(own, f"data {name}, {called} item"), keys))
+        pieces.append(GivenPart.of(name, called, as_items(items, f"data {name}, {called} item"), keys))
     return GivenPart.joined(pieces)
 
 

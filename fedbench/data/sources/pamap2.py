@@ -23,7 +23,7 @@ COLUMNS = 54
 ACTIVITY, HEART_RATE = 1, 2
 FIRST = (3, 20, 37)
 """The first columns of hand, chest, ankle: temperature; acceleration (16 g, 6 g), rotation, field, 3 columns each."""
-CHANNELS = [first + place for first in FIRST for place in (1, 2, 3, 7, 8, 9, 10, 11, 12)]
+CHANNELS = [first + offset for first in FIRST for offset in (1, 2, 3, 7, 8, 9, 10, 11, 12)]
 PROTOCOL = dict(
     zip(
         (1, 2, 3, 4, 5, 6, 7, 12, 13, 16, 17, 24),

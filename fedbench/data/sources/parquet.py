@@ -116,11 +116,11 @@ def table_content(
 ) -> Content:
     """The files as one table. Raises ConfigError."""
     no_features = [*options.drop, *beside]
-    files = [file for own in parts.values() for file in own]
+    files = [file for paths in parts.values() for file in paths]
     in_folders = [columns_in_folders(file.relative_to(path)) if path.is_dir() else {} for file in files]
     tables = {
-        file: load_columns(file, no_features, own)
-        for file, own in zip(files, with_number_columns(in_folders), strict=True)
+        file: load_columns(file, no_features, values)
+        for file, values in zip(files, with_number_columns(in_folders), strict=True)
     }
     first = next(iter(tables))
     for file, table in tables.items():
@@ -134,7 +134,7 @@ def table_content(
     owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
     reader = TableReader(given, task, names, options.classes, options.kind, beside, owner=owner)
     rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
-    sizes = {part: sum(len(tables[file]) for file in own) for part, own in parts.items()}
+    sizes = {part: sum(len(tables[file]) for file in paths) for part, paths in parts.items()}
     content = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
     return replace(content, warnings=(*remarks, *content.warnings))
 
@@ -142,17 +142,17 @@ def table_content(
 def columns_in_folders(relative: Path) -> dict[str, str]:
     """The columns that folders `name=value` hold, but those of parts."""
     matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
-    return {unquote(own[1]): unquote(own[2]) for own in matches if own}
+    return {unquote(match[1]): unquote(match[2]) for match in matches if match}
 
 
 def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
     """The same columns, as numbers where all texts are plain whole numbers."""
-    found: list[dict[str, Any]] = [dict(own) for own in columns]
+    columns_with_numbers: list[dict[str, Any]] = [dict(values) for values in columns]
     for name in columns[0]:
-        numbers = plain_numbers(own.get(name, "") for own in columns) or ()
-        for own, number in zip(found, numbers, strict=False):
-            own[name] = number
-    return found
+        numbers = plain_numbers(values.get(name, "") for values in columns) or ()
+        for values, number in zip(columns_with_numbers, numbers, strict=False):
+            values[name] = number
+    return columns_with_numbers
 
 
 def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd.DataFrame:
@@ -164,9 +164,9 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
         table = opened.read()
     if not table.num_rows:
         raise ConfigError(f"{file}: no rows in it")
-    for place, column in enumerate(table.schema):
+    for number, column in enumerate(table.schema):
         if types.is_decimal(column.type):
-            table = table.set_column(place, column.name, table.column(place).cast(pa.float64()))
+            table = table.set_column(number, column.name, table.column(number).cast(pa.float64()))
         elif column.name not in no_features and not is_plain(column.type):
             kind = "bytes" if is_encoded(column.type) else column.type
             raise ConfigError(
@@ -174,8 +174,8 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
                 f"--data.drop {column.name} leaves it out"
             )
     index = index_columns(table.schema)
-    found = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
-    return found.assign(**{name: value for name, value in more.items() if name not in found})
+    frame = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
+    return frame.assign(**{name: value for name, value in more.items() if name not in frame})
 
 
 def index_columns(schema: Any) -> list[str]:
@@ -225,8 +225,8 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
 def part_of(relative: Path) -> str:
     """train, test, val, or nothing, by the name of the file or its folder."""
     for name in (relative.stem, *reversed(relative.parent.parts)):
-        if found := PART_IN_NAME.search(name):
-            part = found[1].lower()
+        if match := PART_IN_NAME.search(name):
+            part = match[1].lower()
             return "val" if part.startswith("val") else part
     return ""
 
@@ -238,12 +238,12 @@ def check_shards(files: list[Path]) -> None:
         raise ConfigError(
             f"data parquet: both {folders[0]} and {folders[1]} hold this part; give the path of one of them"
         )
-    numbered = [(file, found) for file in files if (found := SHARD.search(file.name))]
-    present = {(int(found[1]), int(found[2])) for _, found in numbered}
-    for file, found in numbered:
-        for number in range(int(found[2])):
-            if (number, int(found[2])) not in present:
-                missing = SHARD.sub(f"-{number:05d}-of-{found[2]}", file.name, count=1)
+    numbered = [(file, shard) for file in files if (shard := SHARD.search(file.name))]
+    present = {(int(shard[1]), int(shard[2])) for _, shard in numbered}
+    for file, shard in numbered:
+        for number in range(int(shard[2])):
+            if (number, int(shard[2])) not in present:
+                missing = SHARD.sub(f"-{number:05d}-of-{shard[2]}", file.name, count=1)
                 raise ConfigError(f"data parquet: {file.parent / missing} is missing, but {file.name} exists")
 
 

@@ -124,14 +124,14 @@ def read_file(file: Path) -> ClientFile:
 def npz_blocks(files: list[Path], kind: SampleKind) -> Iterator[Block]:
     """A block for each file. Raises ConfigError."""
     shape: tuple[int, ...] = ()
-    for place, file in enumerate(files):
+    for number, file in enumerate(files):
         x, y = read_file(file)
         if len(y):
             shape = shape or x.shape[1:]
             check_shape(x.shape[1:], shape, str(file), "sample")
             as_is = kind == "image" and x.dtype == np.uint8
             samples = x if as_is else SampleReader("token" if kind == "token" else "feature")(Item(x, None, str(file)))
-            yield Block(samples, y, np.full(len(y), place % (len(files) // 2)))
+            yield Block(samples, y, np.full(len(y), number % (len(files) // 2)))
 
 
 class PickledValue:
@@ -176,7 +176,7 @@ def restore(value: Any) -> Any:
     if isinstance(value, PickledValue):
         return stored_array(value)
     if isinstance(value, dict):
-        return {key: restore(own) for key, own in value.items()}
+        return {key: restore(item) for key, item in value.items()}
     return type(value)(map(restore, value)) if type(value) in (list, tuple) else value
 
 
@@ -187,11 +187,11 @@ def stored_array(stored: PickledValue) -> Any:
         return np.frombuffer(raw, dtype_of(kind), count=1)[0]
     _, shape, kind, by_column, content = stored.state
     if OBJECTS.fullmatch(kind.given[0]):
-        found = np.empty(len(content), object)
-        found[:] = [restore(own) for own in content]
+        array = np.empty(len(content), object)
+        array[:] = [restore(item) for item in content]
     else:
-        found = np.frombuffer(content, dtype_of(kind))
-    return found.reshape(shape, order="F" if by_column else "C")
+        array = np.frombuffer(content, dtype_of(kind))
+    return array.reshape(shape, order="F" if by_column else "C")
 
 
 def dtype_of(stored: PickledValue) -> np.dtype:

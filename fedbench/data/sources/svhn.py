@@ -17,8 +17,8 @@ FILES = {"train": "train_32x32.mat", "test": "test_32x32.mat"}
 def svhn_downloads() -> tuple[Download, ...]:
     from torchvision.datasets import SVHN
 
-    found = (SVHN.split_list[part] for part in FILES)
-    return tuple(Download((address,), md5) for address, _, md5 in found)
+    splits = (SVHN.split_list[part] for part in FILES)
+    return tuple(Download((address,), md5) for address, _, md5 in splits)
 
 
 PUBLISHED = {

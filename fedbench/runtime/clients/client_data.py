@@ -45,14 +45,14 @@ class ClientData:
         if self.device.type == "cpu" or len(clients) != 1:
             return self._gatherer(self._rows_of(clients, part), key)
         # Sending these few numbers in every round would take longer than training on a small model.
-        own = clients[0], part
-        if own not in self._on_gpu:
+        place = clients[0], part
+        if place not in self._on_gpu:
             places = [self._rows_of(clients, name) for name in PARTS]
-            whole = [self._on_device(torch.cat(own)) for own in zip(*places, strict=True)]
+            whole = [self._on_device(torch.cat(tensors_of_part)) for tensors_of_part in zip(*places, strict=True)]
             sizes = [len(rows) for rows, *_ in places]
             split = zip(*(numbers.split(sizes) for numbers in whole), strict=True)
-            self._on_gpu.update(((clients[0], name), found) for name, found in zip(PARTS, split, strict=True))
-        return self._gatherer(self._on_gpu[own], key)
+            self._on_gpu.update(((clients[0], name), tensors) for name, tensors in zip(PARTS, split, strict=True))
+        return self._gatherer(self._on_gpu[place], key)
 
     def _rows_of(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor, Tensor]:
         """Rows, targets and owners of these clients' samples."""
@@ -60,7 +60,7 @@ class ClientData:
         rows = [nothing, *(getattr(self.partition.rows_of(n), part) for n in clients)]
         targets = [client_targets(self.dataset, self.partition, self.config, n, part) for n in clients]
         whole = np.concatenate([self.dataset.targets[nothing], *targets])
-        owners = np.repeat(np.array(clients, np.int64), [len(own) for own in rows[1:]])
+        owners = np.repeat(np.array(clients, np.int64), [len(rows_of_client) for rows_of_client in rows[1:]])
         return torch.from_numpy(np.concatenate(rows)), torch.from_numpy(whole), torch.from_numpy(owners)
 
     def _on_device(self, numbers: Tensor) -> Tensor:

@@ -92,12 +92,12 @@ class Turns:
         engine = self.engine
         answer, ledger = engine.answer, engine.ledger
         turns = [
-            Turn(work, Ledger(engine.flat.device), engine.row_of(client, place))
-            for place, (work, client) in enumerate(zip(works, clients, strict=True))
+            Turn(work, Ledger(engine.flat.device), engine.row_of(client, index))
+            for index, (work, client) in enumerate(zip(works, clients, strict=True))
         ]
         waiting = defaultdict[int, deque[int]](deque)
-        for place, turn in enumerate(turns):
-            waiting[turn.row].append(place)
+        for index, turn in enumerate(turns):
+            waiting[turn.row].append(index)
         free = set(waiting)  # rows that nobody has and somebody waits for
         ready, begun = list[Turn[T]](), deque[tuple[list[Turn[T]], BegunFits]]()
         engine.answer = self._ask

@@ -55,17 +55,17 @@ class Scorer:
 
     def score(self, task: ClientTask, evaluated: Evaluated, report: Report) -> None:
         """Write the scores of a model into a report, with what the task keeps of it."""
-        asked, scores = self.config.evaluate, Scores()
+        options, scores = self.config.evaluate, Scores()
         self._keep_model(task, evaluated, report)
         for part, split in evaluated.held.items():
             outputs: Outputs | None = [] if self._needs_outputs(task, evaluated, part) else None
-            groups = self.data.groups(split) if asked.by and part == "test" else {}
+            groups = self.data.groups(split) if options.by and part == "test" else {}
             scores[part] = evaluated.learner.evaluate(evaluated.predictor, split, groups, outputs)
             if outputs is not None:
                 self._keep_outputs(task, evaluated, part, outputs, report)
         for part, score in scores.items():
             self._complete(score, evaluated, evaluated.held[part])
-        if asked.common_test and evaluated.point != "new_clients" and "test" in evaluated.held:
+        if options.common_test and evaluated.point != "new_clients" and "test" in evaluated.held:
             pooled = self.data.split(range(self.clients), "test", evaluated.held["test"].key)
             scores[COMMON] = evaluated.learner.evaluate(evaluated.predictor, pooled)
         report.scores[evaluated.point] = scores

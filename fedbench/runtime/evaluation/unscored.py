@@ -20,13 +20,13 @@ def undefined_metrics(
 ) -> dict[tuple[str, str], dict[int, str]]:
     """Why metrics of clients have no value whatever the outputs are: by split and metric, then by client."""
     names = [metric.name for metric in run.task.metrics if not metric.over_samples]
-    found: dict[tuple[str, str], dict[int, str]] = {}
+    reasons: dict[tuple[str, str], dict[int, str]] = {}
     for split, client in ((split, client) for split in SPLITS for client in clients if names):
         targets = client_targets(run.dataset, dealt, run.config, client, split)
         for metric in names if len(targets) else ():
             if why := run.task.undefined(metric, targets):
-                found.setdefault((split, metric), {})[client] = why
-    return found
+                reasons.setdefault((split, metric), {})[client] = why
+    return reasons
 
 
 def unscored_before(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
@@ -47,23 +47,23 @@ class Unscored:
     def first_lines(self) -> Iterator[str]:
         """Lines on clients without a score, as far as known before round 1."""
         for split, metric in self._both():
-            if found := self.undefined.get((split, metric.name)):
-                yield self._line(split, metric, found)
+            if reasons := self.undefined.get((split, metric.name)):
+                yield self._line(split, metric, reasons)
 
     def lines(self, scores: Mapping[int, Scores]) -> Iterator[str]:
         """Lines on clients whose lack of a score only scores show."""
         for split, metric in self._both():
             known = self.undefined.get((split, metric.name), {})
-            lack = {c: "" for c, found in scores.items() if found.get(split) and metric.name not in found[split]}
+            lack = {c: "" for c, points in scores.items() if points.get(split) and metric.name not in points[split]}
             if lack.keys() - known.keys():
                 yield self._line(split, metric, lack | known)
 
     def _both(self) -> Iterator[tuple[str, Metric]]:
         return ((split, metric) for split in SPLITS for metric in self.run.task.metrics if not metric.over_samples)
 
-    def _line(self, split: str, metric: Metric, found: Mapping[int, str]) -> str:
+    def _line(self, split: str, metric: Metric, reasons: Mapping[int, str]) -> str:
         what = f"{'validation ' * (split == 'val')}{metric.label}"
-        return f"seed {self.seed}: {unknown_line(what, found, len(self.evaluated), self._name)}"
+        return f"seed {self.seed}: {unknown_line(what, reasons, len(self.evaluated), self._name)}"
 
     def _name(self, client: int) -> str:
         return self._names[client] or f"client {client}"

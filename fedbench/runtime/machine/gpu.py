@@ -23,9 +23,9 @@ class GpuFullError(RunError):
             if isinstance(error, cls):
                 return error
             if isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in FULL):
-                said = first_line(error).partition(" GPU ")[0]
+                reason = first_line(error).partition(" GPU ")[0]
                 remedy = "lower train.width or train.batch_size, or give each host more of a GPU"
-                text = f"{who}the memory of the GPU is full ({said}): {remedy}"
+                text = f"{who}the memory of the GPU is full ({reason}): {remedy}"
                 return cls(text, place_of(error), trace_of(error))
             error = getattr(error, "cause", None) or error.__cause__
         return None

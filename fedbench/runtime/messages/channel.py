@@ -130,10 +130,10 @@ class HostEnd:
         """The order with its tensors, views of memory that this host must not modify."""
         self._free = list(packed.files)
 
-        def change(found: Any) -> Tensor:
-            if isinstance(found, TensorPlace):
-                return self._files.read(found)
-            return as_tensor((references if found.by_reference else packed.arrays)[found.index])
+        def change(leaf: Any) -> Tensor:
+            if isinstance(leaf, TensorPlace):
+                return self._files.read(leaf)
+            return as_tensor((references if leaf.by_reference else packed.arrays)[leaf.index])
 
         return with_tensors(packed.order, change)
 
@@ -154,10 +154,10 @@ class HostEnd:
         """A reply whose tensors are in the list of arrays or already in the arena."""
         arrays: list[np.ndarray] = []
 
-        def change(found: Any) -> Any:
-            if isinstance(found, TensorPlace):
-                return found
-            arrays.append(found.contiguous().numpy())
+        def change(leaf: Any) -> Any:
+            if isinstance(leaf, TensorPlace):
+                return leaf
+            arrays.append(leaf.contiguous().numpy())
             return TensorIndex(len(arrays) - 1)
 
         for message in reply.messages():

@@ -23,10 +23,10 @@ def on_device(message: Message, device: torch.device, sent: Sent) -> Message:
     for name, tensor in message.tensors.items():
         if name.rpartition(".")[2] == "counters":  # those of a model, which are on the CPU
             continue
-        place = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
-        if place not in sent:
-            sent[place] = tensor, tensor.to(device)
-        message.tensors[name] = sent[place][1]
+        key = tensor.data_ptr(), tensor.shape, tensor.stride(), tensor.dtype
+        if key not in sent:
+            sent[key] = tensor, tensor.to(device)
+        message.tensors[name] = sent[key][1]
     return message
 
 

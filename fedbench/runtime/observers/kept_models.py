@@ -48,8 +48,8 @@ class KeptModels(Observer):
     def _take(self, number: int, reports: Sequence[Report]) -> Iterator[str]:
         for report, name, point in self.points.of_reports(number, reports):
             if name in report.models:
-                own, tensors = self.parts.of(report.client), report.models[name].tensors
-                yield from self._write(own, client_folder(report.client), point, tensors)
+                model_parts, tensors = self.parts.of(report.client), report.models[name].tensors
+                yield from self._write(model_parts, client_folder(report.client), point, tensors)
             elif name in report.scores:
                 yield (
                     f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, so it "
@@ -79,8 +79,9 @@ class KeptModels(Observer):
     def on_longer_run(self, round: int) -> None:
         """Delete the models that later rounds replace, kept by a run that ended in this round or before."""
         for client, last in self.points.last.items() if self.folder.exists() else ():
-            own, points = self.folder / client_folder(client), ["after_agg", *(["after_fit"] if last > round else [])]
-            for path in (path for point in points for path in own.glob(f"{point}*")):
+            folder = self.folder / client_folder(client)
+            points = ["after_agg", *(["after_fit"] if last > round else [])]
+            for path in (path for point in points for path in folder.glob(f"{point}*")):
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
         for name in (GLOBAL, SHARED):
             shutil.rmtree(self.folder / name, ignore_errors=True)
@@ -104,9 +105,9 @@ class KeptModels(Observer):
     def _write(
         self, parts: RunParts, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True
     ) -> Iterator[str]:
-        flat, own, script, about = parts.learner.flat, self.folder / name, None, self._about(parts)
-        if not (own / ABOUT).exists():
-            own.mkdir(parents=True, exist_ok=True)
+        flat, folder, script, about = parts.learner.flat, self.folder / name, None, self._about(parts)
+        if not (folder / ABOUT).exists():
+            folder.mkdir(parents=True, exist_ok=True)
             base = base_file(parts.run.config, parts.model)
             if flat.frozen and not (self.folder / base).exists():
                 whole = flat.state_dict(flat.initial()) or {}
@@ -114,10 +115,10 @@ class KeptModels(Observer):
                 write_atomically(self.folder / base, encode_state_dict(frozen))
             if predicts and "no_script" not in about:
                 script = from_run(about, base if flat.frozen else None)
-            write_beside(own, about, script)
-        write_atomically(own / f"{point}.safetensors", encode_state_dict(tensors))
+            write_beside(folder, about, script)
+        write_atomically(folder / f"{point}.safetensors", encode_state_dict(tensors))
         if flat.frozen and predicts:
-            write_adapters(own, f"{point}-adapter", flat.module, tensors)
+            write_adapters(folder, f"{point}-adapter", flat.module, tensors)
         if predicts and "no_script" in about:
             yield (
                 f"save_models: no predict.py is written, because {about['no_script']}: fedbench.load_model gives "

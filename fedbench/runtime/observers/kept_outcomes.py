@@ -37,9 +37,9 @@ def outcomes_of(
     rows = rows.cpu()
     units = rows.numpy() if groups is None else groups[rows.numpy()]
     each, shared = task.outcomes_all(batches, dtype, block_of(units), by_batches)
-    arrays = {f"{kind}{name}": own for kind, of in ((EACH, each), (SHARED, shared)) for name, own in of.items()}
-    kept = {name: own for name, own in arrays.items() if name.partition("/")[2] not in without}
-    message = Message(rows=rows, **{name: torch.from_numpy(own).float() for name, own in kept.items()})
+    arrays = {f"{kind}{name}": array for kind, of in ((EACH, each), (SHARED, shared)) for name, array in of.items()}
+    kept = {name: array for name, array in arrays.items() if name.partition("/")[2] not in without}
+    message = Message(rows=rows, **{name: torch.from_numpy(array).float() for name, array in kept.items()})
     if groups is not None:
         message.add(groups=torch.from_numpy(units.astype(np.int64)))
     positive = [part for batch in batches if (part := task.positive(*batch)) is not None]
@@ -67,12 +67,13 @@ class KeptOutcomes(Observer):
         if number < self.points.rounds:
             if parts:
                 write_points(
-                    self.folder / PIECES / f"exchange-{number:06d}.npz", {p: join(own) for p, own in parts.items()}
+                    self.folder / PIECES / f"exchange-{number:06d}.npz",
+                    {p: join(pieces) for p, pieces in parts.items()},
                 )
             return
         earlier = self._pieces()
-        for point, own in parts.items():
-            earlier.setdefault(point, {}).update(own)
+        for point, pieces in parts.items():
+            earlier.setdefault(point, {}).update(pieces)
         if earlier:
             write_points(self.file, {point: join(earlier[point]) for point in sorted(earlier)})
 

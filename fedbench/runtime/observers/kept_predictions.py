@@ -62,10 +62,12 @@ class KeptPredictions(Observer):
                 raise damage_error(path, "damaged", self.folder)
         whole = {point: join(parts[point]) for point in sorted(parts)}
         if self.task.primary.pooled:
-            values = {p: pooled_value(self.task, found.outputs, found.targets) for p, found in whole.items()}
+            values = {
+                p: pooled_value(self.task, predictions.outputs, predictions.targets) for p, predictions in whole.items()
+            }
             self.pooled = {point: value for point, value in values.items() if value is not None}
         if self.saves:
-            write_points(self.file, {point: vars(own) for point, own in whole.items()})
+            write_points(self.file, {point: vars(predictions) for point, predictions in whole.items()})
 
 
 def sends_outputs(saves: bool, task: Task) -> bool:

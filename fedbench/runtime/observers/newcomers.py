@@ -16,9 +16,9 @@ class Newcomers(Observer):
     """Each newcomer joins once for each number of epochs and images. count: of all newcomers."""
 
     def __init__(
-        self, seed: int, count: int, asked: EvaluateConfig, recorder: Recorder, on_event: Callable[[Event], None]
+        self, seed: int, count: int, options: EvaluateConfig, recorder: Recorder, on_event: Callable[[Event], None]
     ) -> None:
-        self.seed, self.count, self.asked, self.recorder, self.on_event = seed, count, asked, recorder, on_event
+        self.seed, self.count, self.options, self.recorder, self.on_event = seed, count, options, recorder, on_event
 
     def on_begin(self, driver: RunInProgress) -> None:
         """Have a server half that has no message for them fail now, not at the end."""
@@ -37,20 +37,20 @@ class Newcomers(Observer):
         dealt = self._tasks(driver)
         replies, reports = driver.ask(last, dealt)
         yield from (line for reply in replies for line in reply.remarks)
-        tasks = sorted((task for own in dealt for task in own), key=lambda task: task.client)
+        tasks = sorted((task for host_tasks in dealt for task in host_tasks), key=lambda task: task.client)
         yield from self._record(tasks, reports)
 
     def joinings(self) -> list[Joining]:
         """How each of them joins."""
-        epochs = sorted({*self.asked.new_clients_epochs})
-        fewer = [Joining(epochs[-1], images) for images in sorted({*self.asked.new_clients_samples})]
+        epochs = sorted({*self.options.new_clients_epochs})
+        fewer = [Joining(epochs[-1], images) for images in sorted({*self.options.new_clients_samples})]
         return [*map(Joining, epochs), *fewer]
 
     def _tasks(self, driver: RunInProgress) -> list[list[ClientTask]]:
         """The tasks of each host."""
         dealt: list[list[ClientTask]] = [[] for _ in range(driver.homes.hosts)]
-        for turn, place in enumerate(evaluated_clients(self.seed, self.count, self.asked.clients)):
-            client = driver.context.clients + place
+        for turn, newcomer in enumerate(evaluated_clients(self.seed, self.count, self.options.clients)):
+            client = driver.context.clients + newcomer
             message = driver.server_half.call("welcome", client)
             dealt[turn % len(dealt)] += [ClientTask(client, message, joining=joining) for joining in self.joinings()]
         return dealt

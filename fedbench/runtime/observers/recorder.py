@@ -193,11 +193,11 @@ class Recorder(Observer):
         path, known = self.folder / "metrics.jsonl", dict(state.get("files", {}))
         for name, why in changes(self.folder, known, grow=[path.name]):
             raise files.damage_error(self.folder / name, f"{why}, and the checkpoint needs it", self.folder)
-        self.checksums = {name: own for name, own in known.items() if name != path.name}
+        self.checksums = {name: checksum for name, checksum in known.items() if name != path.name}
         if _length(path) < state["length"]:
             raise files.damage_error(path, f"missing or cut, the checkpoint needs {state['length']} bytes of it")
         self.kept, self.warnings = state["kept"], with_levels(state["warnings"], state.get("doubts", ()))
-        self.pieces = {name: list(own) for name, own in state["pieces"].items()}
+        self.pieces = {name: list(pieces) for name, pieces in state["pieces"].items()}
         for piece in chain.from_iterable(map(self._piece_paths, self.tables)):
             _check_whole(piece, self.folder)
         self._forget_rows()

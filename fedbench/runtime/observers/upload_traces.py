@@ -12,6 +12,6 @@ class UploadTraces(Observer):
         for report in training.reports:
             if report.upload is not None:
                 logged = {f"logged/{name}": value for name, value in report.logged.items()}
-                own = report.upload.traces | logged
-                traces |= {(report.client, name): value for name, value in own.items()}
+                values = report.upload.traces | logged
+                traces |= {(report.client, name): value for name, value in values.items()}
         return traces

@@ -150,7 +150,7 @@ def _init(ray: Any, config: Config, cpus: float | None, undo: Callable[[], objec
                 f"resources.address = {address}: no Ray cluster answers there; start one with `ray up`"
             ) from None
         except Exception as error:  # Ray raises bare ones
-            more = f"; {found}" if (found := remedy(error)) else ""
+            more = f"; {advice}" if (advice := remedy(error)) else ""
             raise ConfigError(f"resources.address = {address}: Ray cannot join ({first_line(error)}){more}") from error
         return
     available = cores()
@@ -173,17 +173,17 @@ def start_with_retries(start: Callable[[], object], undo: Callable[[], object]) 
             start()
             return
         except Exception as error:  # Ray raises bare ones
-            said = first_line(error)
+            reason = first_line(error)
             with suppress(Exception):
                 undo()
-            if found := remedy(error):
+            if advice := remedy(error):
                 raise ConfigError(
-                    f"Ray cannot start ({said}): {found}, or run in one process with --hosts 0"
+                    f"Ray cannot start ({reason}): {advice}, or run in one process with --hosts 0"
                 ) from error
             if attempt < retries.RAY_START - 1:
-                log.warning("Ray did not start, trying again: %s", said)
+                log.warning("Ray did not start, trying again: %s", reason)
     raise ConfigError(
-        f"Ray could not be started in {retries.RAY_START} attempts ({said}): see its logs in {_logs()}; start "
+        f"Ray could not be started in {retries.RAY_START} attempts ({reason}): see its logs in {_logs()}; start "
         "again when the machine is less busy, or run in one process with --hosts 0"
     )
 

@@ -85,22 +85,22 @@ class RayHosts:
         self._setup = self._ray.put(replace(setup, device=self.device, gpu_share=self._gpu_share))
         self._channel = DriverEnd(self._scratch.folder / "messages", self._ray.put)
         references = [self._begin(i) for i in range(self.count)]
-        found = [
+        statuses = [
             self._await_answer(i, "at the start", partial(self._begin, i), ref, retries.WAIT_FOR_PLACES)
             for i, ref in enumerate(references)
         ]
-        files = self._files() if any(status.lacks_data for status in found) else {}
-        for index, status in enumerate(found):
+        files = self._files() if any(status.lacks_data for status in statuses) else {}
+        for index, status in enumerate(statuses):
             if status.lacks_data:
                 ask = partial(self._begin, index, files)
-                found[index] = self._await_answer(index, "while it got the data", ask, ask())
-        self._near = [status.node == self._node for status in found]
+                statuses[index] = self._await_answer(index, "while it got the data", ask, ask())
+        self._near = [status.node == self._node for status in statuses]
         if not all(self._near) or resources.address != "local":
             each = f"{self._cpus:g} CPU" + (f" and {self._gpus:g} GPU" if self._gpus else "")
             kept = f"files in {self._states.folder.parent}" if self._states else "in memory"
             self.remarks.append(
-                f"hosts: {placement_text(found)}, each with {each}; private states lie on the machines of their hosts "
-                f"({kept})"
+                f"hosts: {placement_text(statuses)}, each with {each}; private states lie on the machines of their "
+                f"hosts ({kept})"
             )
 
     def _begin(self, index: int, files: Mapping[str, Any] | None = None) -> Any:
@@ -208,11 +208,11 @@ class RayHosts:
         from fedbench.runtime.states.store import write_shard
 
         def request(index: int) -> Any:
-            own, actor, path = versions[index], self._actors[index], paths[index].absolute()
-            return actor.snapshot.remote(own, path) if self._near[index] else actor.give.remote(own)
+            states, actor, path = versions[index], self._actors[index], paths[index].absolute()
+            return actor.snapshot.remote(states, path) if self._near[index] else actor.give.remote(states)
 
         for index, answer in self._ask_all(
-            [i for i, own in enumerate(versions) if own], "while states were kept", request
+            [i for i, states in enumerate(versions) if states], "while states were kept", request
         ):
             if answer is not None:
                 write_shard(versions[index], answer[1], paths[index])
@@ -224,10 +224,10 @@ class RayHosts:
         whole = [path.absolute() for path in paths]
 
         def request(index: int) -> Any:
-            own, actor = versions[index], self._actors[index]
+            states, actor = versions[index], self._actors[index]
             if self._near[index]:
-                return actor.restore.remote(own, whole)
-            return actor.take.remote(own, contents_of(own, whole))
+                return actor.restore.remote(states, whole)
+            return actor.take.remote(states, contents_of(states, whole))
 
         for _ in self._ask_all(range(self.count), "while states were restored", request):
             pass
@@ -263,8 +263,8 @@ class RayHosts:
             remove_placement_group(self._group)
 
 
-def placement_text(found: Sequence[HostStatus]) -> str:
+def placement_text(statuses: Sequence[HostStatus]) -> str:
     """`2 on node-a, 1 on node-b`."""
-    counts = Counter(status.node for status in found)
-    names = {status.node: status.machine for status in found}
+    counts = Counter(status.node for status in statuses)
+    names = {status.node: status.machine for status in statuses}
     return ", ".join(f"{count} on {names[node]}" for node, count in counts.items())

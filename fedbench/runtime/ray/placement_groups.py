@@ -27,17 +27,17 @@ def reserve(
     bundle = {"CPU": cpus, **({"GPU": gpus} if gpus else {})}
     check_resources(ray.cluster_resources(), bundle, count)
     group = placement_group([bundle] * count, strategy=strategy.upper())
-    asked, patience = f"{plural(count, 'host')} of {cpus:g} CPU and {gpus:g} GPU", retries.WAIT_FOR_PLACES
+    bundles, patience = f"{plural(count, 'host')} of {cpus:g} CPU and {gpus:g} GPU", retries.WAIT_FOR_PLACES
     deadline = time.monotonic() + patience
     waits = False
     while not group.wait(CHECK_EVERY):
         check_alive(ray)
         if not waits:
-            say(f"{asked} wait for a place on the cluster, {patience:g} s at most")
+            say(f"{bundles} wait for a place on the cluster, {patience:g} s at most")
         waits = True
         if time.monotonic() > deadline:
             raise ConfigError(
-                f"{asked} found no place on the cluster within {patience:g} s: free some resources, or lower --hosts"
+                f"{bundles} found no place on the cluster within {patience:g} s: free some resources, or lower --hosts"
             )
     return group
 

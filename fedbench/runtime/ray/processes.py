@@ -21,10 +21,10 @@ GRACE, PATIENCE, POLL = 2.0, 10.0, 0.05
 
 def marked_processes(mark: str) -> list[int]:
     """The running processes of a Ray except this one, on Linux; those of other users cannot be seen."""
-    wanted, processes = f"{MARK}={mark}".encode(), []
+    variable, processes = f"{MARK}={mark}".encode(), []
     for folder in Path("/proc").glob("[0-9]*"):
         with suppress(OSError):
-            if wanted in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
+            if variable in (folder / "environ").read_bytes().split(b"\0") and int(folder.name) != os.getpid():
                 processes.append(int(folder.name))
     return processes
 

@@ -29,10 +29,10 @@ def lost_uploads(seed: int, round: int, participants: Sequence[int], dropout: fl
     return drawn_share(seed, round, participants, dropout, "dropout")
 
 
-def work_shares(seed: int, round: int, participants: Sequence[int], asked: StragglersConfig) -> dict[int, float]:
+def work_shares(seed: int, round: int, participants: Sequence[int], config: StragglersConfig) -> dict[int, float]:
     """The share of its local steps that each straggler takes."""
-    late = drawn_share(seed, round, participants, asked.share, "early stops")
-    return dict.fromkeys(late, asked.work)
+    late = drawn_share(seed, round, participants, config.share, "early stops")
+    return dict.fromkeys(late, config.work)
 
 
 @dataclass(frozen=True)
@@ -71,10 +71,10 @@ def fleet_traces(config: Config, seed: int, steps: Mapping[int, int], lost: set[
 
     steps: of every participant that trained.
     """
-    found = {}
+    traces = {}
     if config.dropout:
-        found[SERVER, "lost_uploads"] = float(len(lost))
+        traces[SERVER, "lost_uploads"] = float(len(lost))
     if config.stragglers.spread:
         arrived = {client: count for client, count in steps.items() if client not in lost and client >= 0}
-        found[SERVER, "round_time"] = round_time(seed, arrived, config.stragglers.spread)
-    return found
+        traces[SERVER, "round_time"] = round_time(seed, arrived, config.stragglers.spread)
+    return traces

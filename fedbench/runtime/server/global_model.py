@@ -18,8 +18,8 @@ class GlobalModel:
 
     def __init__(self, method: Method) -> None:
         kind = type(method)
-        own = kind.aggregate is not Method.aggregate and not takes_aggregators(kind)
-        is_watched = own and kind.global_model is Method.global_model and kind.after_fit != "global"
+        has_aggregate = kind.aggregate is not Method.aggregate and not takes_aggregators(kind)
+        is_watched = has_aggregate and kind.global_model is Method.global_model and kind.after_fit != "global"
         self.name = method.context.method
         self.written = None if is_watched and method.shared_params.size else True
 

@@ -95,8 +95,8 @@ class Homes:
         """Assign homes to clients with states in a checkpoint. kept: round and bytes of each client's state."""
         tasks = [ClientTask(client, Message(), train=True) for client in kept]
         dealt, _ = self.deal(tasks, costs.of, movable=False)
-        for host, own in enumerate(dealt):
-            self.of.update({task.client: Home(host, *kept[task.client]) for task in own})
+        for host, host_tasks in enumerate(dealt):
+            self.of.update({task.client: Home(host, *kept[task.client]) for task in host_tasks})
 
     def versions(self, host: int) -> dict[int, int]:
         """The clients at home on a host, with the rounds of their states."""
@@ -128,7 +128,7 @@ class Homes:
             if task.client not in self.of:
                 give(task, min(range(self.hosts), key=lambda host: (loads[host], len(dealt[host]))))
         moves = self._even_out(loads, dealt, cost) if movable and settled else []
-        return [sorted(own, key=lambda task: task.client) for own in dealt], moves
+        return [sorted(host_tasks, key=lambda task: task.client) for host_tasks in dealt], moves
 
     def _even_out(self, loads: list[float], dealt: list[list[ClientTask]], cost: dict[int, float]) -> list[Relocation]:
         """Move clients from the host with most work to the one with least, while that saves time."""

@@ -70,4 +70,4 @@ def evaluated_clients(
     if sample in (None, "all") or int(sample) >= len(honest):
         return honest
     places = seeds.numpy_generator(seed, "evaluated").choice(len(honest), int(sample), replace=False)
-    return sorted(honest[place] for place in places.tolist())
+    return sorted(honest[index] for index in places.tolist())

@@ -65,10 +65,10 @@ def shared_memory(bytes: int = 0) -> Path:
 
 def sweep_all(base: Path | None) -> None:
     """Remove the folders of processes that were killed, wherever a run may have made them. base: the user's folder."""
-    for place in {Path("/dev/shm"), Path(tempfile.gettempdir()), base}:
-        if place is not None and (own := subfolder(place)).is_dir():
-            with suppress(OSError), folder_lock(own):
-                sweep(own)
+    for folder in {Path("/dev/shm"), Path(tempfile.gettempdir()), base}:
+        if folder is not None and (inside := subfolder(folder)).is_dir():
+            with suppress(OSError), folder_lock(inside):
+                sweep(inside)
 
 
 def subfolder(base: Path) -> Path:

@@ -29,24 +29,24 @@ class Shards:
 
         Writes the states that no shard has. Earlier files stay until `drop_old`.
         """
-        wanted = {client: kept for own in versions for client, kept in own.items()}
-        held = {path: old for path, old in self._held.items() if any(wanted.get(c) == k for c, k in old.items())}
-        if sum(map(len, held.values())) * MOST_OLD > len(wanted):
+        current = {client: kept for part in versions for client, kept in part.items()}
+        held = {path: old for path, old in self._held.items() if any(current.get(c) == k for c, k in old.items())}
+        if sum(map(len, held.values())) * MOST_OLD > len(current):
             held = {}
         there = {item for old in held.values() for item in old.items()}
-        due = [{c: k for c, k in own.items() if (c, k) not in there} for own in versions]
+        due = [{c: k for c, k in part.items() if (c, k) not in there} for part in versions]
         paths = [self.folder / f"{round:06d}-{host}.safetensors" for host in range(len(due))]
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             snapshot(due, paths)
-            for path, own in zip(paths, due, strict=True):
-                if own:
+            for path, part in zip(paths, due, strict=True):
+                if part:
                     flush(path)
         except OSError:
             for path in paths:
                 path.unlink(missing_ok=True)
             raise
-        self._held = held | {path: own for path, own in zip(paths, due, strict=True) if own}
+        self._held = held | {path: part for path, part in zip(paths, due, strict=True) if part}
         return [path.name for path in self._held]
 
     def drop_old(self) -> None:

@@ -86,19 +86,19 @@ class Attack(UploadStep):
 
 
 def malicious_update(
-    attack: AttackConfig, own: Tensor, honest: Sequence[Tensor], participants: int, draw: torch.Generator
+    attack: AttackConfig, update: Tensor, honest: Sequence[Tensor], participants: int, draw: torch.Generator
 ) -> Tensor:
     """The update `[N]` that an attacker sends instead of its own, given the honest ones, of so many participants."""
     scale = attack.scale
     if attack.name == "sign-flip":
-        return -(scale or 1) * own
+        return -(scale or 1) * update
     if attack.name == "scaled":
-        return (scale or 10) * own
+        return (scale or 10) * update
     if attack.name == "noise":
-        noise = torch.randn(own.shape, dtype=own.dtype, generator=draw).to(own.device)
-        return (scale or 1) * own.norm() * noise / noise.norm()
+        noise = torch.randn(update.shape, dtype=update.dtype, generator=draw).to(update.device)
+        return (scale or 1) * update.norm() * noise / noise.norm()
     if not honest:
-        return own
+        return update
     updates = torch.stack([*honest])
     if attack.name == "inner-product":
         return -(scale or 1) * updates.mean(0)

@@ -44,9 +44,9 @@ def check_client_privacy(config: Config, method: Method) -> None:
 class ClippedUpdates(UploadStep):
     """Clients shorten their update to `privacy.clip`, and add their part of the noise of a round's participants."""
 
-    def __init__(self, asked: PrivacyConfig, participants: int) -> None:
-        self.clip = asked.clip if asked.level == "client" else None
-        self.noise, self.participants = asked.noise, participants
+    def __init__(self, config: PrivacyConfig, participants: int) -> None:
+        self.clip = config.clip if config.level == "client" else None
+        self.noise, self.participants = config.noise, participants
 
     def at_client(self, upload: Upload, client: Client) -> None:
         params = upload.tensors.get("params")
@@ -61,14 +61,14 @@ class ClippedUpdates(UploadStep):
         upload.tensors["params"] = (received + update).to(params)
 
 
-def client_budget(asked: PrivacyConfig, method: Method) -> "ClientBudget | None":
+def client_budget(config: PrivacyConfig, method: Method) -> "ClientBudget | None":
     """The budget of a run; none if clients send nothing."""
     if not method.shared_params.size:
         return None
     context = method.context
     same = getattr(method.options, "weighting", None) == "uniform"
     mean_only = same and needs_mean_only(type(method)) and context.aggregator.needs_mean_only
-    return ClientBudget(asked, context.clients, context.participants_per_round, mean_only)
+    return ClientBudget(config, context.clients, context.participants_per_round, mean_only)
 
 
 class ClientBudget:
@@ -77,8 +77,8 @@ class ClientBudget:
     clients, drawn: number of all clients, and of a round's. mean_only: whether the server sees only the mean.
     """
 
-    def __init__(self, asked: PrivacyConfig, clients: int, drawn: int, mean_only: bool) -> None:
-        self.noise, self.delta, self.mean_only = asked.noise, asked.delta or 1 / clients, mean_only
+    def __init__(self, config: PrivacyConfig, clients: int, drawn: int, mean_only: bool) -> None:
+        self.noise, self.delta, self.mean_only = config.noise, config.delta or 1 / clients, mean_only
         self.clients, self.drawn = clients, drawn
 
     def epsilon(self, rounds: int) -> float:

@@ -23,11 +23,11 @@ from fedbench.runtime.uploads.step import UploadStep
 INDEX_BYTES = 4
 
 
-def check_compression(asked: CompressionConfig, method: Method, name: str) -> None:
+def check_compression(config: CompressionConfig, method: Method, name: str) -> None:
     """Raises ConfigError for a method whose clients send no parameters, but something else."""
-    if asked.name != "none" and not method.shared_params.size and method.also_sends:
+    if config.name != "none" and not method.shared_params.size and method.also_sends:
         raise ConfigError(
-            f"compression.name = {asked.name}: clients of {name} send {method.also_sends} and no parameters to "
+            f"compression.name = {config.name}: clients of {name} send {method.also_sends} and no parameters to "
             "compress; leave it out, or compare other methods"
         )
 
@@ -38,37 +38,37 @@ class CompressedUpdates(UploadStep):
     With error feedback the client keeps what was left out.
     """
 
-    def __init__(self, asked: CompressionConfig) -> None:
-        self.asked, self.keeps_residual = asked, asked.name == "topk" and asked.feedback
+    def __init__(self, config: CompressionConfig) -> None:
+        self.config, self.keeps_residual = config, config.name == "topk" and config.feedback
 
     def at_client(self, upload: Upload, client: Client) -> None:
         params = upload.tensors.get("params")
-        if self.asked.name == "none" or params is None or not upload.sizes["params"]:
+        if self.config.name == "none" or params is None or not upload.sizes["params"]:
             return
         received = client.message.params
         update = params - received
         if self.keeps_residual and client.state.residual is not None:
             update += client.state.residual
-        sent = compress(update, self.asked, client.generator("compression"))
+        sent = compress(update, self.config, client.generator("compression"))
         if self.keeps_residual:
             client.state.residual = update - sent.tensor
         upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
 
 
-def compress(update: Tensor, asked: CompressionConfig, draw: torch.Generator) -> Encoded:
+def compress(update: Tensor, config: CompressionConfig, draw: torch.Generator) -> Encoded:
     """The update `[N]` that arrives of a given one, and its bytes."""
     size = len(update)
-    count = min(size, max(1, int(asked.share * size + 0.5)))
-    if asked.name == "topk":
+    count = min(size, max(1, int(config.share * size + 0.5)))
+    if config.name == "topk":
         places = min(count * INDEX_BYTES, ceil(size / 8))  # a list of places, or a bit for every entry
         return Encoded(update * largest(update.abs(), count), count * update.element_size() + places)
-    if asked.name == "mask":
+    if config.name == "mask":
         chosen = torch.zeros(size, dtype=torch.bool)
         chosen[torch.randperm(size, generator=draw)[:count]] = True
         return Encoded(update * chosen.to(update.device) * (size / count), count * update.element_size())
-    levels = 2 ** (asked.bits - 1) - 1
+    levels = 2 ** (config.bits - 1) - 1
     step = update.abs().max() / levels
     if not step > 0:
-        return Encoded(torch.zeros_like(update), ceil(size * asked.bits / 8) + update.element_size())
+        return Encoded(torch.zeros_like(update), ceil(size * config.bits / 8) + update.element_size())
     noise = torch.rand(size, dtype=update.dtype, generator=draw).to(update.device)
-    return Encoded((update / step + noise).floor_() * step, ceil(size * asked.bits / 8) + update.element_size())
+    return Encoded((update / step + noise).floor_() * step, ceil(size * config.bits / 8) + update.element_size())

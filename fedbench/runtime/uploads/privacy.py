@@ -62,8 +62,8 @@ def refuse_answers(config: Config) -> None:
         )
 
 
-def privacy_budget(asked: PrivacyConfig, method: Method) -> PrivacyBudget | None:
+def privacy_budget(config: PrivacyConfig, method: Method) -> PrivacyBudget | None:
     """The budget of a run; none without noise, or if clients send nothing."""
-    if not asked.noise:
+    if not config.noise:
         return None
-    return SampleBudget(asked, method) if asked.level == "sample" else client_budget(asked, method)
+    return SampleBudget(config, method) if config.level == "sample" else client_budget(config, method)

@@ -45,9 +45,9 @@ def check_sample_privacy(config: Config, method: Method) -> None:
         "train.shuffle = False": not train.shuffle,
         f"train.optimizer = {train.optimizer}": method.context.optimizer_reevaluates,
     }
-    if asked := next((key for key, is_set in settings.items() if is_set), None):
+    if clash := next((key for key, is_set in settings.items() if is_set), None):
         raise ConfigError(
-            f"{asked}: private steps are single ones of fedbench's loop, on samples that are drawn at random; leave it "
+            f"{clash}: private steps are single ones of fedbench's loop, on samples that are drawn at random; leave it "
             "out, or set privacy.level = client"
         )
 
@@ -70,9 +70,9 @@ def epsilon_of(noise: float, rate: float, steps: int, delta: float) -> float:
 class SampleBudget:
     """Epsilon of every client after any number of steps."""
 
-    def __init__(self, asked: PrivacyConfig, method: Method) -> None:
-        self.noise, self.method, self.sizes = asked.noise, method, method.context.sizes
-        self.delta = asked.delta or 1 / max(2, *self.sizes)
+    def __init__(self, config: PrivacyConfig, method: Method) -> None:
+        self.noise, self.method, self.sizes = config.noise, method, method.context.sizes
+        self.delta = config.delta or 1 / max(2, *self.sizes)
 
     def rate(self, client: int) -> float:
         """The probability with which a batch holds a sample of a client."""

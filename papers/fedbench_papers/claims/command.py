@@ -59,12 +59,12 @@ CONDITIONS = {"rounds", "seeds"}
 def main(argv: list[str]) -> int:
     """list the papers' claims with their cost, or test them at small scale with a verdict for each"""
     if "-h" in argv or "--help" in argv:
-        own = [*FLAGS[:3], *KEY_FLAGS, *FLAGS[3:]]
-        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in own), "", SOURCES]))
+        flags = [*FLAGS[:3], *KEY_FLAGS, *FLAGS[3:]]
+        print("\n".join([USAGE, *(f"--{f'{f.name} {f.metavar}':<30}{f.description}" for f in flags), "", SOURCES]))
         return OK
-    config, asked = parse(argv, FLAGS, "fedbench claims", preview, check=check)
-    keys, conditions = harmless_keys(config), conditions_of(config, asked)
-    trials = read_count("trials", asked.trials)
+    config, args = parse(argv, FLAGS, "fedbench claims", preview, check=check)
+    keys, conditions = harmless_keys(config), conditions_of(config, args)
+    trials = read_count("trials", args.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
@@ -72,9 +72,9 @@ def main(argv: list[str]) -> int:
     from fedbench_papers.claims.study import claims, rows_table
     from fedbench_papers.image_sources import read_sources
 
-    sources = read_sources(split_words(asked.sources), list(DATA))
-    chosen = [row.id for row in chosen_rows(config, asked)]
-    if not asked.only:
+    sources = read_sources(split_words(args.sources), list(DATA))
+    chosen = [row.id for row in chosen_rows(config, args)]
+    if not args.only:
         print("\n".join(text_lines(rows_table(sources, config.out, conditions).to_dict("records"), conditions)))
         return OK
     stages = Stages("claims", config)
@@ -92,32 +92,32 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def check(config: Config, asked: Namespace) -> None:
+def check(config: Config, args: Namespace) -> None:
     """Raises ConfigError if libraries are not installed by which rows run."""
-    if asked.only:
-        check_trials(config, asked)
+    if args.only:
+        check_trials(config, args)
 
 
-def rows_named(asked: Namespace) -> list[str]:
+def rows_named(args: Namespace) -> list[str]:
     """The rows named by --only. Raises ConfigError if it names none."""
-    only = split_words(asked.only)
-    if asked.only and not only:
+    only = split_words(args.only)
+    if args.only and not only:
         raise ConfigError("--only: name one or more rows such as C1,F3, or all")
     return only
 
 
-def preview(config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(config: Config, args: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config for these rows. Raises ConfigError for an unknown row."""
     harmless_keys(config)
-    return config, [f"{row.id}: {row.statement}" for row in chosen_rows(config, asked)]
+    return config, [f"{row.id}: {row.statement}" for row in chosen_rows(config, args)]
 
 
-def chosen_rows(config: Config, asked: Namespace) -> "list[Row]":
+def chosen_rows(config: Config, args: Namespace) -> "list[Row]":
     """The rows that --only and --readings name, or all that count. Raises ConfigError."""
     from fedbench_papers.claims.rows import load_rows, select_rows
 
-    rows = load_rows(conditions=conditions_of(config, asked))
-    return select_rows(rows, rows_named(asked) or ["all"], asked.readings or "")
+    rows = load_rows(conditions=conditions_of(config, args))
+    return select_rows(rows, rows_named(args) or ["all"], args.readings or "")
 
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) -> Iterator[str]:
@@ -130,24 +130,24 @@ def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) ->
             yield f"{row['id']:<4} {verdict_line(row)}"
             if shares := shares_of_readings(row, rows):
                 yield f"     {shares}"
-            for own in named_readings(row, rows):
-                if own["id"] not in chosen:
-                    yield f"     another reading: --only {own['id']} ({verdict_line(own)})"
+            for reading in named_readings(row, rows):
+                if reading["id"] not in chosen:
+                    yield f"     another reading: --only {reading['id']} ({verdict_line(reading)})"
 
 
 def harmless_keys(config: Config) -> dict[str, object]:
     """The keys that set where and how to run. Raises ConfigError for a key that would change a claim's test."""
     tree = {key: value for key, value in config.given().items() if key != "out"}
-    for key in flat({name: own for name, own in tree.items() if name not in HARMLESS | CONDITIONS}):
+    for key in flat({name: value for name, value in tree.items() if name not in HARMLESS | CONDITIONS}):
         raise ConfigError(f"--{key}: not allowed for claims, which define their own runs; use it with `fedbench run`")
-    return flat({name: own for name, own in tree.items() if name in HARMLESS})
+    return flat({name: value for name, value in tree.items() if name in HARMLESS})
 
 
-def conditions_of(config: Config, asked: Namespace) -> "Conditions":
+def conditions_of(config: Config, args: Namespace) -> "Conditions":
     """What --scale, --rounds and --seeds ask for. Raises ConfigError."""
     from fedbench_papers.claims.conditions import Conditions
 
-    given, scale = config.model_fields_set, read_number("scale", asked.scale)
+    given, scale = config.model_fields_set, read_number("scale", args.scale)
     return Conditions(
         1.0 if scale is None else scale,
         config.rounds if "rounds" in given else None,
@@ -167,12 +167,12 @@ def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator
         published = [] if row["reading_of"] else [f"published: {row['effect']}"]
         for text in (*published, f"{verdict_head(row)}: {row['verdict']}"):
             yield from textwrap.wrap(text, 110, initial_indent=" " * 38, subsequent_indent=" " * 40)
-        if combined := [own for own in rows if own["combined"] and own["reading_of"] == row["id"]]:
-            said = f"{len(combined)} other combinations of what the paper leaves open"
-            yield cost_line("", combined, f"{said}: --only {row['id']} --readings all")
-    for name, own in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
+        if combined := [reading for reading in rows if reading["combined"] and reading["reading_of"] == row["id"]]:
+            others = f"{len(combined)} other combinations of what the paper leaves open"
+            yield cost_line("", combined, f"{others}: --only {row['id']} --readings all")
+    for name, counted in (("all", [row for row in rows if not row["reading_of"]]), ("readings", rows)):
         more = "with all other readings" if name == "readings" else "shared runs counted once; one run per core"
-        yield cost_line(name, own, more)
+        yield cost_line(name, counted, more)
     yield f"conditions: {conditions.words}"
     if dates := sorted(row["made"] for row in rows if row["recorded"]):
         made = " to ".join(dict.fromkeys((dates[0], dates[-1])))

@@ -41,8 +41,8 @@ class Conditions:
     @property
     def words(self) -> str:
         """`scale 1, rounds of each row, seeds 0 1 2`."""
-        own = {"scale": "1", "rounds": "of each row", "seeds": "of each row"}
-        return ", ".join(f"{name} {text}" for name, text in {**own, **self._changes()}.items())
+        usual = {"scale": "1", "rounds": "of each row", "seeds": "of each row"}
+        return ", ".join(f"{name} {text}" for name, text in {**usual, **self._changes()}.items())
 
     def _changes(self) -> dict[str, str]:
         known = {
@@ -61,5 +61,5 @@ class Conditions:
 def scale_counts(value: Any, scale: float) -> Any:
     """A number of images, or lists of them; none that is positive becomes 0."""
     if isinstance(value, list):
-        return [scale_counts(own, scale) for own in value]
+        return [scale_counts(item, scale) for item in value]
     return max(1, round(value * scale)) if value else value

@@ -85,36 +85,36 @@ def judge_part(
     """The part, followed by its cases if it has several, which do not count separately."""
     rule = part["rule"]
     terms = Terms(arms, pick, part.get("point", "none" if rule == "P" else "agg"))
-    cases = {case: {**part, **own} for case, own in part.get("cases", {"": {}}).items()}
+    cases = {case: {**part, **tree} for case, tree in part.get("cases", {"": {}}).items()}
     counts = rule != "shown" and not part.get("shown")
-    found = others = [verdict_of(own, terms) for own in cases.values()]
+    results = others = [verdict_of(tree, terms) for tree in cases.values()]
     if terms.point in OTHER_POINT_OF_CLAIM and rule != "shown":
         other_terms = replace(terms, point=OTHER_POINT_OF_CLAIM[terms.point])
-        others = [verdict_of(own, other_terms) for own in cases.values()]
+        others = [verdict_of(tree, other_terms) for tree in cases.values()]
     lines = [
         PartVerdict(
-            name, case, rule, terms.point, own.get("delta"), one, counts, other_word(one, two), best_round(own, terms)
+            name, case, rule, terms.point, tree.get("delta"), one, counts, other_word(one, two), best_round(tree, terms)
         )
-        for (case, own), one, two in zip(cases.items(), found, others, strict=True)
+        for (case, tree), one, two in zip(cases.items(), results, others, strict=True)
     ]
     if len(lines) == 1:
         return lines
-    one, two = verdict_of_cases(part, found), verdict_of_cases(part, others)
+    one, two = verdict_of_cases(part, results), verdict_of_cases(part, others)
     return [
         PartVerdict(name, "", rule, terms.point, None, one, counts, other_word(one, two)),
         *(replace(line, judged=False) for line in lines),
     ]
 
 
-def verdict_of_cases(part: Mapping[str, Any], found: Sequence[Verdict]) -> Verdict:
+def verdict_of_cases(part: Mapping[str, Any], cases: Sequence[Verdict]) -> Verdict:
     """The verdict on several cases; if all must hold and all were tested, p is the largest."""
     if "some" in part:
-        return Verdict(verdicts.some_of(found, part["some"]), note=f"{part['some']} of {len(found)} must hold")
+        return Verdict(verdicts.some_of(cases, part["some"]), note=f"{part['some']} of {len(cases)} must hold")
     if "most" in part:
-        return Verdict(verdicts.most_of(found, part["most"]), note=f"{part['most']} of {len(found)} must hold")
-    word, values = verdicts.all_of(found), [one.p for one in found if one.p is not None]
-    p = max(values) if len(values) == len(found) else None
-    return Verdict(word, p=p, note="all must hold", p_fails=verdicts.first_of([one.p_fails for one in found]))
+        return Verdict(verdicts.most_of(cases, part["most"]), note=f"{part['most']} of {len(cases)} must hold")
+    word, values = verdicts.all_of(cases), [one.p for one in cases if one.p is not None]
+    p = max(values) if len(values) == len(cases) else None
+    return Verdict(word, p=p, note="all must hold", p_fails=verdicts.first_of([one.p_fails for one in cases]))
 
 
 def other_word(one: Verdict, other: Verdict) -> str:
@@ -165,17 +165,17 @@ def apply_rule(part: Mapping[str, Any], terms: Terms) -> Verdict:
     if rule == "M":
         return verdicts.monotone([value(term) for term in part["options"]], delta)
     if rule == "S":
-        found = verdicts.peaked(value(part["low"]), value(part["middle"]), value(part["high"]), delta)
-        return with_note(found, peak_of(part, terms))
+        verdict = verdicts.peaked(value(part["low"]), value(part["middle"]), value(part["high"]), delta)
+        return with_note(verdict, peak_of(part, terms))
     if rule == "shown":
         return Verdict("", verdicts.of_seeds(value(part["of"])))
     decide = {"B": verdicts.better, "T": verdicts.alike, "N": verdicts.never_below}[rule]
     return with_note(decide(value(part["of"]), delta), picked_note(part["of"], terms))
 
 
-def with_note(found: Verdict, more: str) -> Verdict:
+def with_note(verdict: Verdict, more: str) -> Verdict:
     """The verdict with a further note."""
-    return replace(found, note="; ".join(filter(None, (found.note, more))))
+    return replace(verdict, note="; ".join(filter(None, (verdict.note, more))))
 
 
 def peak_of(part: Mapping[str, Any], terms: Terms) -> str:

@@ -115,8 +115,8 @@ def as_csv(rows: Sequence[Tree]) -> str:
     table.writeheader()
     for row in rows:
         for part in row["parts"] or [{"verdict": row["status"]}]:
-            said = {"verdict": corrected_verdict(part), "p_adjusted": adjusted_p(part)}
-            table.writerow({**row, **part, **said, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
+            verdict = {"verdict": corrected_verdict(part), "p_adjusted": adjusted_p(part)}
+            table.writerow({**row, **part, **verdict, "values": " ".join(f"{v:.4g}" for v in part.get("values", ()))})
     return stream.getvalue()
 
 
@@ -138,10 +138,10 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
 
 def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     minutes = f"{row['minutes']:.1f}" if row.get("minutes") is not None else ""
-    others = [f"{own['reading']}: {'; '.join(row_verdicts(own))}" for own in named_readings(row, rows)]
-    said = [*others, shares_of_readings(row, rows)]
+    others = [f"{reading['reading']}: {'; '.join(row_verdicts(reading))}" for reading in named_readings(row, rows)]
+    remarks = [*others, shares_of_readings(row, rows)]
     verdicts = "; ".join([*row_verdicts(row), *far_words(row)])
-    return [row["id"], row["statement"], verdicts, ". ".join(filter(None, said)), minutes]
+    return [row["id"], row["statement"], verdicts, ". ".join(filter(None, remarks)), minutes]
 
 
 def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
@@ -152,12 +152,12 @@ def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
 
 def other_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
     """The rows that are other readings of a row."""
-    return [own for own in rows if own.get("reading_of") == row["id"]]
+    return [other for other in rows if other.get("reading_of") == row["id"]]
 
 
 def named_readings(row: Tree, rows: Sequence[Tree]) -> list[Tree]:
     """The other readings that have a name and a section of their own, which combinations of options do not."""
-    return [own for own in other_readings(row, rows) if not own.get("combination")]
+    return [reading for reading in other_readings(row, rows) if not reading.get("combination")]
 
 
 def has_section(row: Tree) -> bool:
@@ -167,22 +167,22 @@ def has_section(row: Tree) -> bool:
 
 def combination_lines(row: Tree, rows: Sequence[Tree]) -> list[tuple[list[str], Tree]]:
     """The judged combinations of what the paper leaves open, first the one that counts: their values, and their row."""
-    others = [own for own in other_readings(row, rows) if own.get("combination") and own["parts"]]
+    others = [reading for reading in other_readings(row, rows) if reading.get("combination") and reading["parts"]]
     return [([f"{key} {value}" for key, value in own["combination"].items()], own) for own in (row, *others) if others]
 
 
 def shares_of_readings(row: Tree, rows: Sequence[Tree]) -> str:
     """In how many readings each part holds, if several were judged, and which ones differ from the one that counts."""
-    judged = [own for own in (row, *other_readings(row, rows)) if own["parts"]]
+    judged = [reading for reading in (row, *other_readings(row, rows)) if reading["parts"]]
     if len(judged) < 2 or not row["parts"]:
         return ""
-    said = []
+    texts = []
     for name in [part["part"] for part in row["parts"] if part["judged"]]:
-        held = [name in parts_that_hold(own) for own in judged]
+        held = [name in parts_that_hold(reading) for reading in judged]
         share = f"{name} holds in {sum(held)} of {len(held)} readings"
         turned = list(turning_choices(judged, held))
-        said.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
-    return "; ".join(said)
+        texts.append(share + (f", turned by {' and '.join(turned)}" if turned else ""))
+    return "; ".join(texts)
 
 
 def turning_choices(judged: Sequence[Tree], held: Sequence[bool]) -> Iterator[str]:
@@ -190,16 +190,16 @@ def turning_choices(judged: Sequence[Tree], held: Sequence[bool]) -> Iterator[st
 
     held: whether the part holds in each of the judged readings.
     """
-    for own, holds in zip(judged, held, strict=True):
-        if not own.get("combination") and holds != held[0]:
-            yield own["reading"]
+    for reading, holds in zip(judged, held, strict=True):
+        if not reading.get("combination") and holds != held[0]:
+            yield reading["reading"]
     for key in judged[0].get("combination", {}):
         shares: dict[str, list[bool]] = {}
-        for own, holds in zip(judged, held, strict=True):
-            if key in own.get("combination", {}):
-                shares.setdefault(str(own["combination"][key]), []).append(holds)
-        if len({sum(own) / len(own) for own in shares.values()}) > 1:
-            yield f"{key} ({', '.join(f'{value}: {sum(own)} of {len(own)}' for value, own in shares.items())})"
+        for reading, holds in zip(judged, held, strict=True):
+            if key in reading.get("combination", {}):
+                shares.setdefault(str(reading["combination"][key]), []).append(holds)
+        if len({sum(flags) / len(flags) for flags in shares.values()}) > 1:
+            yield f"{key} ({', '.join(f'{value}: {sum(flags)} of {len(flags)}' for value, flags in shares.items())})"
 
 
 def parts_that_hold(row: Tree) -> set[str]:
@@ -216,7 +216,7 @@ def _details(row: Tree, rows: Sequence[Tree]) -> Iterator[str]:
         yield from (f"  - {line}" for line in arms(row))
     yield f"\n{markdown_table(PART_HEADS, map(cells, row['parts']))}"
     if combined := combination_lines(row, rows):
-        lines = [[", ".join(values), "; ".join(row_verdicts(own))] for values, own in combined]
+        lines = [[", ".join(values), "; ".join(row_verdicts(reading))] for values, reading in combined]
         yield f"\n{markdown_table(COMBINATION_HEADS, lines)}"
 
 
@@ -226,8 +226,8 @@ def cells(part: Tree) -> list[str]:
     rule = ", ".join(filter(None, (RULE_WORDS[part["rule"]], POINT_WORDS[part["point"]])))
     rule += " (shown, not judged)" if not part["judged"] and part["rule"] != "shown" and not part["case"] else ""
     values = ", ".join(two_digits(value) for value in part["values"])
-    said = corrected_verdict(part)
-    return [name, rule, said, estimate(part), two_digits(part["delta"]), p_words(part), values, part_remarks(part)]
+    verdict = corrected_verdict(part)
+    return [name, rule, verdict, estimate(part), two_digits(part["delta"]), p_words(part), values, part_remarks(part)]
 
 
 def estimate(part: Tree) -> str:
@@ -239,16 +239,16 @@ def estimate(part: Tree) -> str:
 
 
 def part_remarks(part: Tree) -> str:
-    said = [part["note"]]
+    remarks = [part["note"]]
     if corrected_verdict(part) != part["verdict"]:
-        said.append(f"{FAILS if part['verdict'] == FAILS else HOLDS} before the correction, not after it")
+        remarks.append(f"{FAILS if part['verdict'] == FAILS else HOLDS} before the correction, not after it")
     if part["verdict"] == FAILS and part.get("p_fails_adjusted") is not None:
-        said.append(f"p of not holding {part['p_fails']:.2g} ({part['p_fails_adjusted']:.2g})")
+        remarks.append(f"p of not holding {part['p_fails']:.2g} ({part['p_fails_adjusted']:.2g})")
     if part["other"]:
-        said.append(f"at the other point: {part['other']}")
+        remarks.append(f"at the other point: {part['other']}")
     if part["best"] is not None:
-        said.append(f"best rounds on test {part['best']:+.2f}")
-    return "; ".join(text for text in said if text)
+        remarks.append(f"best rounds on test {part['best']:+.2f}")
+    return "; ".join(text for text in remarks if text)
 
 
 def p_words(part: Tree) -> str:
@@ -260,8 +260,8 @@ def p_words(part: Tree) -> str:
 
 def adjusted_p(part: Tree) -> float | None:
     """p after the correction."""
-    found: float | None = part.get("p_adjusted")
-    return found
+    p: float | None = part.get("p_adjusted")
+    return p
 
 
 def corrected_verdict(part: Tree) -> str:
@@ -277,8 +277,8 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
     """The lines above a row's parts."""
     chosen = "; ".join(
         f"{name} {label} {', '.join(f'{key} {value:g}' for key, value in values.items())}"
-        for name, own in row.get("choices", {}).items()
-        for label, values in own.items()
+        for name, choices in row.get("choices", {}).items()
+        for label, values in choices.items()
         if values
     )
     seeds = ranges(row["seeds"])
@@ -303,23 +303,23 @@ def row_facts(row: Tree) -> list[tuple[str, str]]:
 def shared_keys(row: Tree) -> dict[str, Any]:
     """The keys shared by all arms."""
     first, *others = row["arms"].values()
-    return {key: value for key, value in first.items() if all(own.get(key) == value for own in others)}
+    return {key: value for key, value in first.items() if all(arm.get(key) == value for arm in others)}
 
 
 def shared_words(row: Tree) -> str:
     return f"; all: {key_words(shared_keys(row))}" if shared_keys(row) else ""
 
 
-def key_words(asked: Tree) -> str:
-    return ", ".join(f"{key} {value}" for key, value in asked.items() if key != "partition.counts")
+def key_words(keys: Tree) -> str:
+    return ", ".join(f"{key} {value}" for key, value in keys.items() if key != "partition.counts")
 
 
 def arms(row: Tree) -> Iterator[str]:
     """The keys that each arm adds to the setting, and its results."""
-    for label, asked in row["arms"].items():
-        keys = key_words({key: value for key, value in asked.items() if key not in shared_keys(row)})
-        found = row.get("levels", {}).get(label)
-        ends = f": {found['agg']:.1f}, {found['fit']:.1f}, {found['steps']:g}" if found else ""
+    for label, arm in row["arms"].items():
+        keys = key_words({key: value for key, value in arm.items() if key not in shared_keys(row)})
+        level = row.get("levels", {}).get(label)
+        ends = f": {level['agg']:.1f}, {level['fit']:.1f}, {level['steps']:g}" if level else ""
         yield label + (f" ({keys})" if keys else "") + ends
 
 
@@ -332,16 +332,16 @@ def verdict_marks(row: Tree) -> list[tuple[str, str]]:
     """The verdicts of a row, or why there are none, each with its CSS class."""
     judged = [part for part in row["parts"] if part["judged"]]
     names = [f"{part['part']}: " if len(judged) > 1 else "" for part in judged]
-    said = [name + verdict_words(part) for name, part in zip(names, judged, strict=True)]
-    return [*zip(said, map(tone, map(corrected_verdict, judged)), strict=True)] or [
+    words = [name + verdict_words(part) for name, part in zip(names, judged, strict=True)]
+    return [*zip(words, map(tone, map(corrected_verdict, judged)), strict=True)] or [
         (row["status"], tone(row["status"]))
     ]
 
 
 def verdict_words(part: Tree) -> str:
     """The verdict of a part, with that at the other evaluation point if it is another one."""
-    said, point = corrected_verdict(part), OTHER_POINT_OF_CLAIM.get(part["point"], "")
-    return f"{said} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else said
+    verdict, point = corrected_verdict(part), OTHER_POINT_OF_CLAIM.get(part["point"], "")
+    return f"{verdict} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else verdict
 
 
 def far_words(row: Tree) -> list[str]:
@@ -358,15 +358,15 @@ def tally(rows: Sequence[Tree]) -> str:
         return f"None of {len(rows)} rows was run yet."
     kinds = [counted_verdict(part) for part in parts]
     tests = sum(part["p"] is not None for part in parts)
-    counts = ", ".join(f"{said}: {kinds.count(kind)}" for kind, said in TALLY.items() if kind in kinds)
+    counts = ", ".join(f"{text}: {kinds.count(kind)}" for kind, text in TALLY.items() if kind in kinds)
     of = f"{done} of {len(rows)} rows were run, with {plural(len(parts), 'part')} and {plural(tests, 'test')}."
     return f"{of} {counts[:1].upper()}{counts[1:]}."
 
 
 def counted_verdict(part: Tree) -> str:
     """The verdict of a part as counted: what holds by a corrected test counts apart from a property without a test."""
-    said = corrected_verdict(part)
-    return said if said not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
+    verdict = corrected_verdict(part)
+    return verdict if verdict not in (HOLDS, WEAKER) else HOLDS if part["p"] is not None else PROPERTY
 
 
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -403,7 +403,7 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
                 row,
                 row_facts(row),
                 [(p, cells(p), bar(p, row["parts"])) for p in row["parts"]],
-                [(values, verdict_marks(own)) for values, own in combination_lines(row, rows)],
+                [(values, verdict_marks(reading)) for values, reading in combination_lines(row, rows)],
             )
             for row in run
         ],
@@ -431,7 +431,7 @@ def bar(part: Tree, parts: Sequence[Tree]) -> dict[str, float] | None:
     """Positions of an interval in % of a strip shared by all intervals of a row; None without an interval."""
     if part["low"] is None:
         return None
-    known = [end for own in parts if own["low"] is not None for end in (own["low"], own["high"], 0.0)]
+    known = [end for one in parts if one["low"] is not None for end in (one["low"], one["high"], 0.0)]
     low, high = min(known), max(known)
     width = (high - low) or 1.0
     places = {"start": part["low"], "end": part["high"], "mean": part["mean"], "zero": 0.0}

@@ -56,9 +56,9 @@ def needs_less(
         order = sorted(options, key=lambda label: options[label])
         best = means_by_seed(arms, order, point).idxmax(axis=1)
         shares.append({int(str(seed)): options[str(label)] for seed, label in best.items()})
-    flags = {seed: own * factor <= shares[1][seed] + 1e-12 for seed, own in shares[0].items()}
-    said = " against ".join(", ".join(f"{value:.2g}" for value in found.values()) for found in shares)
-    return property_of(flags, note=f"best shares {said}")
+    flags = {seed: share * factor <= shares[1][seed] + 1e-12 for seed, share in shares[0].items()}
+    text = " against ".join(", ".join(f"{value:.2g}" for value in by_seed.values()) for by_seed in shares)
+    return property_of(flags, note=f"best shares {text}")
 
 
 def layers_part(arms: Arms, point: str, label: str) -> Verdict:
@@ -81,8 +81,8 @@ def layers_part(arms: Arms, point: str, label: str) -> Verdict:
 
 def rises(values: pd.Series) -> bool:
     """Whether Kendall's tau with the index exceeds 0 with p <= 0.05."""
-    found = stats.kendalltau(values.index.to_numpy(), values.to_numpy(), alternative="greater")
-    return bool(found.pvalue <= LEVEL)
+    test = stats.kendalltau(values.index.to_numpy(), values.to_numpy(), alternative="greater")
+    return bool(test.pvalue <= LEVEL)
 
 
 def same_numbers(arms: Arms, point: str, first: str, second: str) -> Verdict:
@@ -105,9 +105,9 @@ def alike_overlap(
 ) -> Verdict:
     """Clients with more common classes overlap more: Mantel's test by permuted clients, p <= 0.05 in every seed."""
     shared = common_classes(classes)
-    found = {seed: mantel(matrix, shared) for seed, matrix in mean_overlaps(arms[label], rounds).items()}
-    said = ", ".join(f"r {r:.2f} p {p:.4f}" for r, p in found.values())
-    return property_of({seed: p <= LEVEL and r > 0 for seed, (r, p) in found.items()}, note=said)
+    correlations = {seed: mantel(matrix, shared) for seed, matrix in mean_overlaps(arms[label], rounds).items()}
+    text = ", ".join(f"r {r:.2f} p {p:.4f}" for r, p in correlations.values())
+    return property_of({seed: p <= LEVEL and r > 0 for seed, (r, p) in correlations.items()}, note=text)
 
 
 def related_overlap(
@@ -131,11 +131,11 @@ def mean_overlaps(runs: Frames, rounds: Sequence[int]) -> dict[int, np.ndarray]:
     rows = runs.traces[runs.traces["name"].str.startswith("overlap/")]
     rows = rows[rows["round"].between(rounds[0], rounds[1])]
     other = rows["name"].str.removeprefix("overlap/").astype(int)
-    found = {}
-    for seed, own in rows.assign(other=other).groupby("seed"):
-        matrix = own.pivot_table(index="client", columns="other", values="value").to_numpy()
-        found[int(str(seed))] = np.nan_to_num((matrix + matrix.T) / 2)
-    return found
+    overlaps = {}
+    for seed, rows_of_seed in rows.assign(other=other).groupby("seed"):
+        matrix = rows_of_seed.pivot_table(index="client", columns="other", values="value").to_numpy()
+        overlaps[int(str(seed))] = np.nan_to_num((matrix + matrix.T) / 2)
+    return overlaps
 
 
 def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> tuple[float, float]:
@@ -151,13 +151,13 @@ def mantel(first: np.ndarray, second: np.ndarray, draws: int = PERMUTATIONS) -> 
 def little_trust(arms: Arms, point: str, label: str) -> Verdict:
     """At the last round half of the clients or more have a small lambda and a public loss above the private one."""
     tables = {name: trust_table(arms[label], name) for name in ("lambda", "loss_private", "loss_public")}
-    flags, said = {}, []
+    flags, texts = {}, []
     for seed in tables["lambda"].index.unique("seed"):
         lam, private, public = (table.loc[seed].iloc[-1] for table in tables.values())
         small = (lam < LITTLE_TRUST) & (public > private)
         flags[int(seed)] = bool(small.mean() >= 0.5)
-        said.append(f"{int(small.sum())} of {len(small)}")
-    return property_of(flags, note="clients: " + ", ".join(said))
+        texts.append(f"{int(small.sum())} of {len(small)}")
+    return property_of(flags, note="clients: " + ", ".join(texts))
 
 
 def trust_table(runs: Frames, name: str) -> pd.DataFrame:
@@ -167,49 +167,49 @@ def trust_table(runs: Frames, name: str) -> pd.DataFrame:
 
 def shut_out(arms: Arms, point: str, label: str, client: int = 0, by: int = 10) -> Verdict:
     """A client's lambda stays small from round `by` or earlier on."""
-    found = shut_rounds(arms[label], client)
-    flags = {seed: round is not None and round <= by for seed, round in found.items()}
-    return property_of(flags, note="from round " + ", ".join(str(round) for round in found.values()))
+    rounds = shut_rounds(arms[label], client)
+    flags = {seed: round is not None and round <= by for seed, round in rounds.items()}
+    return property_of(flags, note="from round " + ", ".join(str(round) for round in rounds.values()))
 
 
 def others_trust(arms: Arms, point: str, label: str, client: int = 0) -> Verdict:
     """Once a client's lambda stays small, the median lambda of the others is above."""
-    table, flags, said = trust_table(arms[label], "lambda"), {}, []
+    table, flags, texts = trust_table(arms[label], "lambda"), {}, []
     for seed, round in shut_rounds(arms[label], client).items():
         others = pd.DataFrame(table.loc[seed]).drop(columns=client).median(axis="columns")
         flags[seed] = round is not None and bool((others.loc[round:] > LITTLE_TRUST).all())
-        said.append(f"{others.iloc[-1]:.2f}")
-    return property_of(flags, note="median lambda of the others at the end " + ", ".join(said))
+        texts.append(f"{others.iloc[-1]:.2f}")
+    return property_of(flags, note="median lambda of the others at the end " + ", ".join(texts))
 
 
 def shut_rounds(runs: Frames, client: int) -> dict[int, int | None]:
     """The round from which a client's lambda stays small, by seed; None if it is not small at the end."""
-    found: dict[int, int | None] = {}
+    firsts: dict[int, int | None] = {}
     for seed, rows in trust_table(runs, "lambda").groupby("seed"):
         above = rows.droplevel("seed")[client] >= LITTLE_TRUST
         rounds = above.index.to_numpy()
         start = int(np.flatnonzero(above)[-1]) + 1 if above.any() else 0
-        found[int(str(seed))] = int(rounds[start]) if start < len(rounds) else None
-    return found
+        firsts[int(str(seed))] = int(rounds[start]) if start < len(rounds) else None
+    return firsts
 
 
 def fewer_bytes(arms: Arms, point: str, small: Sequence[str], large: str, factor: float) -> Verdict:
     """A client sends fewer bytes in a round, at least by a factor."""
-    most, said, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
+    most, texts, flags = _bytes_up(arms[large]), list[str](), dict[int, bool]()
     for label in small:
-        for seed, own in _bytes_up(arms[label]).items():
-            ratio = most[seed] / own
+        for seed, size in _bytes_up(arms[label]).items():
+            ratio = most[seed] / size
             flags[seed] = flags.get(seed, True) and ratio > factor
-            said.append(f"{label}: {own:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
-    return identity_verdict(flags, note="; ".join(said))
+            texts.append(f"{label}: {size:,.0f} bytes against {most[seed]:,.0f}, factor {ratio:,.0f}")
+    return identity_verdict(flags, note="; ".join(texts))
 
 
 def bytes_between(arms: Arms, point: str, first: str, second: str, factors: Sequence[float]) -> Verdict:
     """A client sends so many times the bytes of another arm in a round; factors: the least and the most."""
     others, (least, most) = _bytes_up(arms[second]), factors
-    ratios = {seed: own / others[seed] for seed, own in _bytes_up(arms[first]).items()}
-    said = "factor " + ", ".join(f"{ratio:.4f}" for ratio in ratios.values())
-    return identity_verdict({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=said)
+    ratios = {seed: size / others[seed] for seed, size in _bytes_up(arms[first]).items()}
+    text = "factor " + ", ".join(f"{ratio:.4f}" for ratio in ratios.values())
+    return identity_verdict({seed: least <= ratio <= most for seed, ratio in ratios.items()}, note=text)
 
 
 def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: int, public: int, steps: int) -> Verdict:
@@ -226,23 +226,23 @@ def bounded_gradients(arms: Arms, point: str, label: str, rate: float, images: i
     squares, lam, private, others = (trust_table(arms[label], name) for name in names)
     worst = ("variance_private", "variance_public", "label_drift")
     rough = rough_losses(squares, lam, private + lam * others, rate).groupby("seed").any()  # seeds x clients
-    flags, said = {}, []
+    flags, texts = {}, []
     for seed in squares.index.unique("seed"):
         most = {name: trust_table(arms[label], name).loc[seed].max() for name in worst}
         begun = (private + lam * others).loc[seed].iloc[0]
         noise = rate * (most["variance_private"] / images + np.e**2 * most["variance_public"] / public)
-        own = pd.DataFrame(squares.loc[seed])
-        bound = 2 * begun / (rate * steps * len(own)) + noise + 2 * most["label_drift"]
-        shares = own.mean() / bound
+        terms = pd.DataFrame(squares.loc[seed])
+        bound = 2 * begun / (rate * steps * len(terms)) + noise + 2 * most["label_drift"]
+        shares = terms.mean() / bound
         flags[int(seed)] = not ((shares > 1) & ~rough.loc[seed]).any()
-        said.append(f"{shares.median():.2g} (largest {shares.max():.2g})")
-    note = "mean squared gradient over the bound, median client: " + ", ".join(said)
+        texts.append(f"{shares.median():.2g} (largest {shares.max():.2g})")
+    note = "mean squared gradient over the bound, median client: " + ", ".join(texts)
     if not rough.to_numpy().any():
         return property_of(flags, note=note)
     clients = ", ".join(f"{count} of {rough.shape[1]}" for count in rough.sum(axis=1))
     note = f"without {clients} clients, whose losses are less smooth than the rate asks for; {note}"
-    found = property_of(flags, note=note)
-    return found if found.fails or len(flags) < LEAST_SEEDS else replace(found, word=PREMISE)
+    verdict = property_of(flags, note=note)
+    return verdict if verdict.fails or len(flags) < LEAST_SEEDS else replace(verdict, word=PREMISE)
 
 
 def rough_losses(squares: pd.DataFrame, lam: pd.DataFrame, losses: pd.DataFrame, rate: float) -> pd.DataFrame:
@@ -257,20 +257,20 @@ def rough_losses(squares: pd.DataFrame, lam: pd.DataFrame, losses: pd.DataFrame,
 def _bytes_up(runs: Frames) -> dict[int, float]:
     """Bytes of a client in the last round, by seed."""
     rows = runs.at("fit").dropna(subset=["bytes_up"]).groupby("seed").last()
-    return {int(str(seed)): float(own) for seed, own in (rows["bytes_up"] / rows["clients"]).items()}
+    return {int(str(seed)): float(value) for seed, value in (rows["bytes_up"] / rows["clients"]).items()}
 
 
 def points_differ(arms: Arms, point: str, labels: Sequence[str], first: str, second: str) -> Verdict:
     """Per seed the order of methods differs after the fit, and first - second changes its sign or halves."""
     fit, agg = (means_by_seed(arms, labels, at) for at in ("fit", "agg"))
-    flags, said = {}, []
+    flags, texts = {}, []
     for seed in agg.index:
         tau = float(stats.kendalltau(fit.loc[seed], agg.loc[seed]).statistic)
         gaps = [float(table.loc[seed, first] - table.loc[seed, second]) for table in (agg, fit)]
         moved = gaps[0] * gaps[1] < 0 or abs(gaps[1]) < abs(gaps[0]) / 2
         flags[int(seed)] = tau < 1 and moved
-        said.append(f"tau {tau:.2f}, {first} - {second} {gaps[0]:.1f} at agg, {gaps[1]:.1f} at fit")
-    return property_of(flags, note="; ".join(said))
+        texts.append(f"tau {tau:.2f}, {first} - {second} {gaps[0]:.1f} at agg, {gaps[1]:.1f} at fit")
+    return property_of(flags, note="; ".join(texts))
 
 
 def estimators_differ(
@@ -284,17 +284,17 @@ def estimators_differ(
     gaps = pd.DataFrame({label: batch_gap(arms[label], point, batch).groupby("seed").mean() for label in labels})
     swapped = [seed for seed in gaps.index if swaps(samples.loc[seed], samples.loc[seed] + gaps.loc[seed])]
     sizes = gaps.abs().melt(ignore_index=False)["value"]
-    found = of_seeds(sizes)
+    estimate = of_seeds(sizes)
     shuffled = np.mean([shuffled_gap(arms[label], point, batch) for label in labels])
     note = (
         f"signed mean {gaps.to_numpy().mean():+.2f}; largest {sizes.max():.2f}; neighbours swap in {len(swapped)} "
         f"seeds; shuffled {shuffled:.2f}"
     )
-    if has_too_few(found):
-        return Verdict(UNDECIDED, found, note=f"{TOO_FEW}; {note}")
-    if swapped or above(found, most):
-        return Verdict(HOLDS, found, note=note)
-    return Verdict(FAILS if sizes.max() < least else UNDECIDED, found, note=note)
+    if has_too_few(estimate):
+        return Verdict(UNDECIDED, estimate, note=f"{TOO_FEW}; {note}")
+    if swapped or above(estimate, most):
+        return Verdict(HOLDS, estimate, note=note)
+    return Verdict(FAILS if sizes.max() < least else UNDECIDED, estimate, note=note)
 
 
 def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> float:
@@ -302,15 +302,15 @@ def shuffled_gap(runs: Frames, point: str, batch: int, draws: int = 1000) -> flo
 
     For a whole seed, i.e. its mean over clients. Only the number of correct samples in the last, smaller batch matters.
     """
-    rng, found = np.random.default_rng(0), []
-    for _, own in chosen_clients(runs, point).groupby("seed"):
+    rng, sizes = np.random.default_rng(0), []
+    for _, rows in chosen_clients(runs, point).groupby("seed"):
         gaps = np.zeros(draws)
-        for n, share in zip(own["test_n"].astype(int), own[f"test_{runs.metric.name}"], strict=True):
+        for n, share in zip(rows["test_n"].astype(int), rows[f"test_{runs.metric.name}"], strict=True):
             correct, last, count = round(share * n), n % batch or batch, -(-n // batch)
             ends = rng.hypergeometric(correct, n - correct, last, draws)
             gaps += ((correct - ends) / batch + ends / last) / count - correct / n
-        found.append(float(np.abs(gaps / len(own)).mean()))
-    return 100 * float(np.mean(found))
+        sizes.append(float(np.abs(gaps / len(rows)).mean()))
+    return 100 * float(np.mean(sizes))
 
 
 def swaps(first: pd.Series, second: pd.Series) -> bool:
@@ -329,8 +329,8 @@ def means_differ(arms: Arms, point: str, labels: Sequence[str]) -> Verdict:
 
 
 PROPERTIES: dict[str, Callable[..., Verdict]] = {
-    found.__name__: found
-    for found in (
+    function.__name__: function
+    for function in (
         best_is_one_of,
         needs_less,
         layers_part,

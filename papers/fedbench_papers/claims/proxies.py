@@ -23,10 +23,10 @@ def rank_correlation(first: pd.Series, second: pd.Series) -> pd.Series:
     """Spearman's correlation over the last level of two readings; 0 if one of them is constant, which ranks nothing."""
     both = pd.concat([first, second], axis=1, keys=["first", "second"]).dropna()
     names = list(both.index.names[:-1])
-    found = {key: spearman(own["first"], own["second"]) for key, own in both.groupby(level=names)}
+    correlations = {key: spearman(pair["first"], pair["second"]) for key, pair in both.groupby(level=names)}
     if names == INDEX:
-        return pd.Series(found.values(), index=pd.MultiIndex.from_tuples(found, names=INDEX), dtype=float)
-    return per_seed(pd.Series({seed: value for (seed,), value in found.items()}, dtype=float))
+        return pd.Series(correlations.values(), index=pd.MultiIndex.from_tuples(correlations, names=INDEX), dtype=float)
+    return per_seed(pd.Series({seed: value for (seed,), value in correlations.items()}, dtype=float))
 
 
 def spearman(first: pd.Series, second: pd.Series) -> float:
@@ -56,11 +56,11 @@ def leaving_out(runs: Sequence[Frames], point: str, **how: Any) -> pd.Series:
 
     runs: those with all clients, then those without client 0, without client 1, and so on; how: see `score`.
     """
-    whole, found = score(runs[0], point, **how), dict[int, pd.Series]()
+    whole, by_client = score(runs[0], point, **how), dict[int, pd.Series]()
     for client, without in enumerate(runs[1:]):
         falls = whole - score(without, point, **how)
-        found[client] = falls[falls.index.get_level_values("client") != client].groupby("seed").mean()
-    return pd.concat(found, names=["client"]).reorder_levels(INDEX).sort_index()
+        by_client[client] = falls[falls.index.get_level_values("client") != client].groupby("seed").mean()
+    return pd.concat(by_client, names=["client"]).reorder_levels(INDEX).sort_index()
 
 
 def best_value(runs: Sequence[Frames], point: str, values: Sequence[float], **how: Any) -> pd.Series:
@@ -68,7 +68,7 @@ def best_value(runs: Sequence[Frames], point: str, values: Sequence[float], **ho
 
     how: see `score`.
     """
-    table = pd.DataFrame({value: score(own, point, **how) for value, own in zip(values, runs, strict=True)}).dropna()
+    table = pd.DataFrame({value: score(run, point, **how) for value, run in zip(values, runs, strict=True)}).dropna()
     best = table.eq(table.max(axis=1), axis=0)
     return (best * table.columns.to_numpy()).sum(axis=1) / best.sum(axis=1)
 
@@ -80,21 +80,21 @@ def pair_overlaps(runs: Frames, point: str, rounds: Sequence[int]) -> pd.Series:
 
 def class_agreement(runs: Frames, point: str) -> pd.Series:
     """1 minus the total variation distance of each two clients' class distributions, by seed and pair."""
-    rows, found = runs.traces[runs.traces["name"].str.startswith("class_share/")], {}
-    for seed, own in rows.groupby("seed"):
-        shares = own.pivot_table(index="client", columns="name", values="value").to_numpy()  # [n, C]
-        found[int(str(seed))] = 1 - np.abs(shares[:, None] - shares).sum(2) / 2
-    return by_pair(found)
+    rows, agreements = runs.traces[runs.traces["name"].str.startswith("class_share/")], {}
+    for seed, rows_of_seed in rows.groupby("seed"):
+        shares = rows_of_seed.pivot_table(index="client", columns="name", values="value").to_numpy()  # [n, C]
+        agreements[int(str(seed))] = 1 - np.abs(shares[:, None] - shares).sum(2) / 2
+    return by_pair(agreements)
 
 
 def by_pair(matrices: dict[int, np.ndarray]) -> pd.Series:
     """The entries above the diagonal, by seed and pair, row by row."""
-    found = {
-        (seed, pair): matrix[place]
+    values = {
+        (seed, pair): matrix[entry]
         for seed, matrix in matrices.items()
-        for pair, place in enumerate(combinations(range(len(matrix)), 2))
+        for pair, entry in enumerate(combinations(range(len(matrix)), 2))
     }
-    return pd.Series(found.values(), index=pd.MultiIndex.from_tuples(found, names=PAIR), dtype=float)
+    return pd.Series(values.values(), index=pd.MultiIndex.from_tuples(values, names=PAIR), dtype=float)
 
 
 def numbered(runs: Frames, point: str, name: str, size: bool = False) -> pd.Series:
@@ -102,10 +102,11 @@ def numbered(runs: Frames, point: str, name: str, size: bool = False) -> pd.Seri
     rows = runs.traces[runs.traces["name"].str.startswith(f"{name}/")]
     rows = rows[rows["round"] == rows.groupby("seed")["round"].transform("max")]
     number = rows["name"].str.removeprefix(f"{name}/").astype(int)
-    found = rows.assign(number=number).set_index(NUMBER)["value"]
-    return found.abs() if size else found
+    values = rows.assign(number=number).set_index(NUMBER)["value"]
+    return values.abs() if size else values
 
 
 PROXY_FUNCTIONS: dict[str, Callable[..., pd.Series]] = {
-    found.__name__: found for found in (of_clients, leaving_out, best_value, pair_overlaps, class_agreement, numbered)
+    function.__name__: function
+    for function in (of_clients, leaving_out, best_value, pair_overlaps, class_agreement, numbered)
 }

@@ -88,8 +88,8 @@ def batch_gap(runs: Frames, point: str, batch: int) -> pd.Series:
     """
     rows = clients_at(runs.groups, chosen_rows(runs.metric, runs.metrics, RECORD_POINTS[point], LAST))
     rows = rows[rows["by"] == "class"].astype({"group": int}).sort_values([*INDEX, "group"])
-    found = {key: _gap(own["value"].to_numpy(), own["n"].to_numpy(int), batch) for key, own in rows.groupby(INDEX)}
-    return pd.Series(found).rename_axis(INDEX) * 100
+    gaps = {key: _gap(part["value"].to_numpy(), part["n"].to_numpy(int), batch) for key, part in rows.groupby(INDEX)}
+    return pd.Series(gaps).rename_axis(INDEX) * 100
 
 
 def _gap(shares: np.ndarray, counts: np.ndarray, batch: int) -> float:
@@ -173,15 +173,15 @@ def log_ratio(runs: Frames, point: str, name: str, high: Sequence[int], low: Seq
 
 def only_client(runs: Frames, point: str, client: int) -> pd.Series:
     """The accuracy of one client, in points."""
-    own = accuracy(runs, point)
-    return own[own.index.get_level_values("client") == client]
+    scores = accuracy(runs, point)
+    return scores[scores.index.get_level_values("client") == client]
 
 
 def only_domain(runs: Frames, point: str, domain: int, domains: int = 4) -> pd.Series:
     """The accuracy of the clients of one domain (numbered domain by domain), in points."""
-    own = accuracy(runs, point)
-    clients = own.index.get_level_values("client")
-    return own[clients * domains // (clients.max() + 1) == domain]
+    scores = accuracy(runs, point)
+    clients = scores.index.get_level_values("client")
+    return scores[clients * domains // (clients.max() + 1) == domain]
 
 
 def per_seed(values: pd.Series) -> pd.Series:
@@ -191,8 +191,8 @@ def per_seed(values: pd.Series) -> pd.Series:
 
 
 READING_FUNCTIONS: dict[str, Callable[..., pd.Series]] = {
-    found.__name__: found
-    for found in (
+    function.__name__: function
+    for function in (
         accuracy,
         pooled_accuracy,
         batch_gap,

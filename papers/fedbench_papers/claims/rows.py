@@ -80,14 +80,14 @@ def load_rows(
     """
     conditions = conditions or Conditions()
     placed = {name: source_keys(known, {known: (sources or {}).get(name, known)}) for name, known in DATA.items()}
-    found: dict[str, Row] = {}
+    rows: dict[str, Row] = {}
     for file in CLAIM_FILES:
         for name, tree in load_file(file).items():
             for reading in ("", *readings_in(tree)):
                 row = f"{name}-{reading}" if reading else name
                 more = {"wandb.group": f"{conditions.folder}/{row}", **(keys or {})}
-                found[row] = row_of(name, tree, placed, more, conditions, reading)
-    return found
+                rows[row] = row_of(name, tree, placed, more, conditions, reading)
+    return rows
 
 
 @cache
@@ -107,11 +107,11 @@ def row_of(
     seeds, choose = conditions.seeds or tuple(tree["seeds"]), tree.get("choose")
     other = readings_in(tree)[reading] if reading else {}
     arms, arm_keys = [], {}
-    for label, own in (tree.get("arms") or {}).items():
-        given = {**(tree.get("common") or {}), **own}
+    for label, arm in (tree.get("arms") or {}).items():
+        given = {**(tree.get("common") or {}), **arm}
         given = arm_keys[label] = {**given, **other.get("all", {}), **other.get(given["method"], {})}
-        wanted = (conditions.seeds or tuple(given.get("seeds", seeds))) + ((choose,) if choose is not None else ())
-        arms.append(arm_of(label, given, given.get("in", tree["setting"]), wanted, placed, keys, conditions))
+        all_seeds = (conditions.seeds or tuple(given.get("seeds", seeds))) + ((choose,) if choose is not None else ())
+        arms.append(arm_of(label, given, given.get("in", tree["setting"]), all_seeds, placed, keys, conditions))
     more = {
         key: tree[key] for key in ("statement", "where", "effect", "setting", "parts", "far", "reason") if key in tree
     }
@@ -119,24 +119,24 @@ def row_of(
     more |= {"attempts": (other if reading else tree).get("attempts", 1)}
     more |= {"reading": reading, "reading_of": name} if reading else {}
     combined = other.get("combination", {}) if reading else next(combinations_in(tree), {})
-    more |= {"combination": {short(key): value for own in combined.values() for key, value in own.items()}}
+    more |= {"combination": {short(key): value for values in combined.values() for key, value in values.items()}}
     row = f"{name}-{reading}" if reading else name
     return Row(row, seeds=seeds, arms=tuple(arms), choose=choose, arm_keys=arm_keys, **more)
 
 
 def readings_in(tree: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     """The other readings of a row by name: those with a name of their own, then all combinations but the first."""
-    found = dict(tree.get("readings", {}))
+    readings = dict(tree.get("readings", {}))
     for combined in [*combinations_in(tree)][1:]:
-        keys = {short(key): value for own in combined.values() for key, value in own.items()}
-        found["+".join(f"{key}={value}" for key, value in keys.items())] = {**combined, "combination": combined}
-    return found
+        keys = {short(key): value for values in combined.values() for key, value in values.items()}
+        readings["+".join(f"{key}={value}" for key, value in keys.items())] = {**combined, "combination": combined}
+    return readings
 
 
 def combinations_in(tree: Mapping[str, Any]) -> Iterator[dict[str, Values]]:
     """Every combination of what the paper leaves open, as keys by method, first the one that counts."""
     options = [
-        (method, key, values) for method, own in tree.get("combinations", {}).items() for key, values in own.items()
+        (method, key, values) for method, keys in tree.get("combinations", {}).items() for key, values in keys.items()
     ]
     for chosen in product(*(values for _, _, values in options)) if options else ():
         combined: dict[str, dict[str, Any]] = {}
@@ -152,7 +152,7 @@ def short(key: str) -> str:
 
 def arm_of(
     label: str,
-    asked: Mapping[str, Any],
+    arm: Mapping[str, Any],
     setting: str,
     seeds: tuple[int, ...],
     placed: Mapping[str, Values],
@@ -160,13 +160,13 @@ def arm_of(
     conditions: Conditions,
 ) -> ComparedMethod:
     """An arm: the keys of its setting, of the setting for its method, its own, and what the conditions change."""
-    place, method = load_file(SETTINGS)[setting], asked["method"]
-    own = {key: value for key, value in asked.items() if key not in ARM}
-    given = {**flat_config(place["config"]), **(place.get("methods") or {}).get(method, {}), **own}
+    settings, method = load_file(SETTINGS)[setting], arm["method"]
+    arm_keys = {key: value for key, value in arm.items() if key not in ARM}
+    given = {**flat_config(settings["config"]), **(settings.get("methods") or {}).get(method, {}), **arm_keys}
     given |= placed[given["data.name"]]
     given = {**conditions.of(given), **keys}
-    points = tuple({"train.lr": rate} for rate in asked.get("tune") or ()) or ({},)
-    trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in asked else {}
+    points = tuple({"train.lr": rate} for rate in arm.get("tune") or ()) or ({},)
+    trial = {"data.val": HELD_OUT, "rounds": max(1, given["rounds"] // 3)} if "tune" in arm else {}
     return ComparedMethod(label, method, given, points, trial, seeds)
 
 
@@ -178,18 +178,18 @@ def select_rows(rows: Mapping[str, Row], only: Sequence[str], readings: str = ""
     for name in names:
         if name not in rows:
             raise ConfigError(f"--only {name}: unknown row; {nearest(name, rows)}")
-    chosen = [own for name in names for own in (name, *(readings_of(rows, name) if readings else ()))]
+    chosen = [row for name in names for row in (name, *(readings_of(rows, name) if readings else ()))]
     return [rows[name] for name in dict.fromkeys(chosen)]
 
 
 def readings_of(rows: Mapping[str, Row], name: str) -> list[str]:
     """The ids of a row's other readings."""
-    return [own for own, row in rows.items() if row.reading_of == name]
+    return [label for label, row in rows.items() if row.reading_of == name]
 
 
 def new_runs(row: Row, known: set[tuple[str, int]]) -> list[Config]:
     """The configurations of runs, once per seed, that no earlier row has; adds these to the known ones."""
-    found = {(config.key(), seed): config for config, seed in row.runs()}
-    new = [config for run, config in found.items() if run not in known]
-    known.update(found)
+    runs = {(config.key(), seed): config for config, seed in row.runs()}
+    new = [config for run, config in runs.items() if run not in known]
+    known.update(runs)
     return new

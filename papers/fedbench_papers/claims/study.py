@@ -84,8 +84,8 @@ def claims(
 
 def check_data(rows: Sequence[Row]) -> None:
     """Finds or downloads the data of all rows. Raises ConfigError."""
-    asked = [arm.config(Config()).data for row in rows if not row.reason for arm in row.arms]
-    for data in {str(data): data for data in asked}.values():
+    configs = [arm.config(Config()).data for row in rows if not row.reason for arm in row.arms]
+    for data in {str(data): data for data in configs}.values():
         Dataset.load(data)
 
 
@@ -120,18 +120,18 @@ class RowRuns:
         names = [*row.uses, *([row.id] if row.arms else [])]
         return cls(row, {name: Plan.read(folder / name) for name in names}, folder)
 
-    def label(self, name: str, own: str) -> str:
-        return own if name == self.row.id else f"{name} {own}"
+    def label(self, name: str, label: str) -> str:
+        return label if name == self.row.id else f"{name} {label}"
 
     def frames(self, only: int | None = None) -> dict[str, Frames]:
         """The records by label, on the seeds of the verdict or the choosing one."""
-        found = {}
+        frames = {}
         for name, plan in self.plans.items():
             records = plan.records(self.folder / name)
-            for own, left in records.items():
+            for label, left in records.items():
                 seeds = [s for s in left.seeds() if s not in TUNE_SEEDS] if only is None else [only]
-                found[self.label(name, own)] = Frames(left, seeds)
-        return found
+                frames[self.label(name, label)] = Frames(left, seeds)
+        return frames
 
     def pick(self, labels: Sequence[str]) -> str:
         """The best label on the choosing seed: by runs on it, or by the points tried on it."""
@@ -148,11 +148,11 @@ class RowRuns:
     def best_validation(self) -> dict[str, float]:
         """The best validation score of every tuned label."""
         points = {
-            self.label(name, own): [entry.scores.get("val") for entry in plan.points(own)]
+            self.label(name, label): [entry.scores.get("val") for entry in plan.points(label)]
             for name, plan in self.plans.items()
-            for own in plan.labels()
+            for label in plan.labels()
         }
-        return {label: max(s for s in own if s is not None) for label, own in points.items() if any(own)}
+        return {label: max(s for s in scores if s is not None) for label, scores in points.items() if any(scores)}
 
     def runs(self) -> list[Path]:
         """The folders of the row's own runs, including candidates, each once."""
@@ -174,31 +174,31 @@ def row_entry(row: Row, folder: Path) -> dict[str, Any]:
     """A row of the table, with its parts."""
     if row.reason:
         return {"status": row.reason, "parts": []}
-    found = RowRuns.of(row, folder)
-    missing = found.missing()
-    parts = [] if missing else judge_row(row.parts, found.frames(), found.pick)
+    runs = RowRuns.of(row, folder)
+    missing = runs.missing()
+    parts = [] if missing else judge_row(row.parts, runs.frames(), runs.pick)
     return {
         "status": f"failed: {'; '.join(missing)}" if missing else "judged",
         "made": date.today().isoformat(),
         "parts": [part_tree(part) for part in parts],
-        "minutes": sum(map(seconds_of, found.runs())) / 60,
-        "runs": len(found.runs()),
-        "fingerprint": partition_fingerprint(found),
-        "levels": levels(found),
-        "choices": {name: plan.choices for name, plan in found.plans.items() if any(plan.choices.values())},
+        "minutes": sum(map(seconds_of, runs.runs())) / 60,
+        "runs": len(runs.runs()),
+        "fingerprint": partition_fingerprint(runs),
+        "levels": levels(runs),
+        "choices": {name: plan.choices for name, plan in runs.plans.items() if any(plan.choices.values())},
     }
 
 
 def part_tree(part: PartVerdict) -> dict[str, Any]:
-    verdict, found = part.verdict, part.verdict.estimate
+    verdict, estimate = part.verdict, part.verdict.estimate
     return {
         **{key: getattr(part, key) for key in ("part", "case", "rule", "point", "delta", "judged", "other", "best")},
         "verdict": verdict.word,
         "p": verdict.p,
         "p_fails": verdict.p_fails,
         "note": verdict.note,
-        **{key: getattr(found, key, None) for key in ("mean", "low", "high")},
-        "values": list(found.values) if found else [],
+        **{key: getattr(estimate, key, None) for key in ("mean", "low", "high")},
+        "values": list(estimate.values) if estimate else [],
     }
 
 
@@ -206,25 +206,25 @@ def seconds_of(run: Path) -> float:
     return float(Records(run).timings()["total"].sum()) if (run / "timings.jsonl").exists() else 0.0
 
 
-def partition_fingerprint(found: RowRuns) -> str:
+def partition_fingerprint(runs: RowRuns) -> str:
     """Eight hexadecimal digits for the data rows of every client and seed."""
     prints = {
         str(read_json(run / "environment.json", []).get("partition_fingerprint"))
-        for name, plan in found.plans.items()
-        for run in (found.folder / name / entry.path for entry in plan.entries)
+        for name, plan in runs.plans.items()
+        for run in (runs.folder / name / entry.path for entry in plan.entries)
     }
     return sha256("".join(sorted(prints)).encode()).hexdigest()[:8]
 
 
-def levels(found: RowRuns) -> dict[str, dict[str, float]]:
+def levels(row_runs: RowRuns) -> dict[str, dict[str, float]]:
     """Mean accuracy of the row's own arms at both points, in points; gradient steps per client and round."""
     return {
         label: {
             **{point: of_seeds(accuracy(runs, point)).mean for point in RECORD_POINTS},
             "steps": round(runs.records.summary().get("steps") or 0.0, 2),
         }
-        for label, runs in found.frames().items()
-        if label in found.row.arm_keys
+        for label, runs in row_runs.frames().items()
+        if label in row_runs.row.arm_keys
     }
 
 
@@ -247,17 +247,17 @@ def read_entries(folder: Path) -> dict[str, Mapping[str, Any]]:
 def check_record(folder: Path, conditions: Conditions) -> None:
     """Raises ConfigError if the folder has results under other conditions, which a file copied there may have."""
     file = folder / CLAIMS_FILE
-    if file.exists() and (found := ClaimsRecord.read(file).conditions) != conditions:
-        raise ConfigError(f"{file}: has results under other conditions ({found.words}); move it to {found.folder}")
+    if file.exists() and (other := ClaimsRecord.read(file).conditions) != conditions:
+        raise ConfigError(f"{file}: has results under other conditions ({other.words}); move it to {other.folder}")
 
 
 def table_of(
-    rows: Mapping[str, Row], found: Mapping[str, Mapping[str, Any]], conditions: Conditions
+    rows: Mapping[str, Row], entries: Mapping[str, Mapping[str, Any]], conditions: Conditions
 ) -> list[dict[str, Any]]:
     """Every row in order, with p values adjusted over all parts that were tested, apart for other readings."""
     table, changed = [], "" if conditions == Conditions() else f"; here {conditions.words}"
     for name, row in rows.items():
-        known = found.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
+        known = entries.get(name) or {"status": row.reason or NOT_RUN, "parts": []}
         about = {key: getattr(row, key) for key in ABOUT}
         about |= {key: list(getattr(row, key)) for key in ("seeds", "uses", "open")}
         about |= {"combination": dict(row.combination)}
@@ -294,19 +294,19 @@ def rows_table(
     """
     conditions = conditions or Conditions()
     rows, known, lines = load_rows(sources, conditions=conditions), set[tuple[str, int]](), []
-    own = results_of(read_entries(Path(out or "results").absolute() / conditions.folder))
+    local = results_of(read_entries(Path(out or "results").absolute() / conditions.folder))
     recorded = ClaimsRecord.read(RECORDED)
     shipped = results_of(recorded.entries) if recorded.conditions == conditions else {}
     new = {name: new_runs(rows[name], known) for name in sorted(rows, key=lambda name: bool(rows[name].reading_of))}
     for name, row in rows.items():
         configs = new[name]
-        entry = own.get(name) or shipped.get(name)
+        entry = local.get(name) or shipped.get(name)
         costs = dict(runs=len(configs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
-        said = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in own)
+        outcome = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in local)
         about = {key: getattr(row, key) for key in ("id", "statement", "effect", "reading", "reading_of")}
         about["combined"] = bool(row.reading_of and row.combination)
-        lines.append({**about, **costs, **said})
+        lines.append({**about, **costs, **outcome})
     return pd.DataFrame(lines)
 
 

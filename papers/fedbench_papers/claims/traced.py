@@ -117,29 +117,29 @@ class LossRises(FedOBP):
     options: Options
 
     def train(self, client: Client[FedOBP.State], received: Weights) -> Upload:
-        own, traces = client.state.local, dict[str, float]()
-        if own is not None and self.context.is_last(client.round):
+        local, traces = client.state.local, dict[str, float]()
+        if local is not None and self.context.is_last(client.round):
             shared = super(FedOBP, self).receive(client)
-            scores = self._raw_scores(client, own, shared)
+            scores = self._raw_scores(client, local, shared)
             for name, places in spread_and_top(scores, self.options.sampled).items():
-                traces |= self._traces(client, shared.replace(params=own), shared.params, scores, name, places)
+                traces |= self._traces(client, shared.replace(params=local), shared.params, scores, name, places)
         upload = super().train(client, received)
         upload.traces.update(traces)
         return upload
 
     def _traces(
-        self, client: Client[FedOBP.State], own: Weights, shared: Tensor, scores: Tensor, name: str, places: Tensor
+        self, client: Client[FedOBP.State], local: Weights, shared: Tensor, scores: Tensor, name: str, places: Tensor
     ) -> dict[str, float]:
         """The traces of the parameters at some places."""
-        slope = client.learner.full_gradient(own, client.train)
-        taylor = (slope * (own.params - shared)).abs()
-        base, traces = client.learner.loss(own, client.train), dict[str, float]()
-        for number, place in enumerate(places.tolist()):
-            params = own.params.clone()
-            params[place] = shared[place]
-            rise = client.learner.loss(own.replace(params=params), client.train) - base
-            found = {"score": float(scores[place]), "rise": rise, "taylor": float(taylor[place])}
-            traces |= {f"{name}{key}/{number}": value for key, value in found.items()}
+        slope = client.learner.full_gradient(local, client.train)
+        taylor = (slope * (local.params - shared)).abs()
+        base, traces = client.learner.loss(local, client.train), dict[str, float]()
+        for number, index in enumerate(places.tolist()):
+            params = local.params.clone()
+            params[index] = shared[index]
+            rise = client.learner.loss(local.replace(params=params), client.train) - base
+            values = {"score": float(scores[index]), "rise": rise, "taylor": float(taylor[index])}
+            traces |= {f"{name}{key}/{number}": value for key, value in values.items()}
         return traces
 
 

@@ -70,40 +70,40 @@ def first_of(values: Sequence[float | None]) -> float | None:
 
 def better(difference: pd.Series, delta: float) -> Verdict:
     """Above 0; weaker than published if surely below delta; does not hold if so and not above 0."""
-    found = of_seeds(difference)
-    if has_too_few(found):
-        return Verdict(UNDECIDED, found, note=TOO_FEW)
-    p, p_small = p_above(found, 0.0), p_below(found, delta)
+    estimate = of_seeds(difference)
+    if has_too_few(estimate):
+        return Verdict(UNDECIDED, estimate, note=TOO_FEW)
+    p, p_small = p_above(estimate, 0.0), p_below(estimate, delta)
     if p < TAIL:
-        return Verdict(WEAKER if p_small < TAIL else HOLDS, found, p, p_fails=p_small)
-    word = FAILS if p_small < TAIL else open_word(difference, found, 0.0, inf)
-    return Verdict(word, found, p, reverse=below(found, 0.0), p_fails=p_small)
+        return Verdict(WEAKER if p_small < TAIL else HOLDS, estimate, p, p_fails=p_small)
+    word = FAILS if p_small < TAIL else open_word(difference, estimate, 0.0, inf)
+    return Verdict(word, estimate, p, reverse=below(estimate, 0.0), p_fails=p_small)
 
 
 def alike(difference: pd.Series, delta: float) -> Verdict:
     """Entirely within delta of 0, or entirely outside."""
-    found = of_seeds(difference)
-    if has_too_few(found):
-        return Verdict(UNDECIDED, found, note=TOO_FEW)
-    p = max(p_above(found, -delta), p_below(found, delta))
-    ends = p_above(found, delta), p_below(found, -delta)
+    estimate = of_seeds(difference)
+    if has_too_few(estimate):
+        return Verdict(UNDECIDED, estimate, note=TOO_FEW)
+    p = max(p_above(estimate, -delta), p_below(estimate, delta))
+    ends = p_above(estimate, delta), p_below(estimate, -delta)
     if p < TAIL:
-        return Verdict(HOLDS, found, p, p_fails=first_of(ends))
-    word = FAILS if min(ends) < TAIL else open_word(difference, found, -delta, delta)
-    return Verdict(word, found, p, p_fails=first_of(ends))
+        return Verdict(HOLDS, estimate, p, p_fails=first_of(ends))
+    word = FAILS if min(ends) < TAIL else open_word(difference, estimate, -delta, delta)
+    return Verdict(word, estimate, p, p_fails=first_of(ends))
 
 
 def never_below(difference: pd.Series, delta: float) -> Verdict:
     """Not below 0 by more than delta."""
-    found = of_seeds(difference)
-    if has_too_few(found):
-        return Verdict(UNDECIDED, found, note=TOO_FEW)
-    p, p_fails = p_above(found, -delta), p_below(found, 0.0)
+    estimate = of_seeds(difference)
+    if has_too_few(estimate):
+        return Verdict(UNDECIDED, estimate, note=TOO_FEW)
+    p, p_fails = p_above(estimate, -delta), p_below(estimate, 0.0)
     if p < TAIL:
-        return Verdict(HOLDS, found, p, p_fails=p_fails)
+        return Verdict(HOLDS, estimate, p, p_fails=p_fails)
     reverse = p_fails < TAIL
-    word = FAILS if reverse else open_word(difference, found, -delta, inf)
-    return Verdict(word, found, p, reverse, p_fails=p_fails)
+    word = FAILS if reverse else open_word(difference, estimate, -delta, inf)
+    return Verdict(word, estimate, p, reverse, p_fails=p_fails)
 
 
 def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> Verdict:
@@ -112,14 +112,14 @@ def peaked(low: pd.Series, middle: pd.Series, high: pd.Series, delta: float) -> 
     """
     flanks = [better(difference(middle, end), delta) for end in (low, high)]
     word = all_of(flanks)
-    deciding = [found for found in flanks if found.word == word]
-    least = min(deciding, key=lambda found: found.estimate.mean if found.estimate else 0.0)
-    values = [found.p for found in flanks if found.p is not None]
+    deciding = [flank for flank in flanks if flank.word == word]
+    least = min(deciding, key=lambda flank: flank.estimate.mean if flank.estimate else 0.0)
+    values = [flank.p for flank in flanks if flank.p is not None]
     return replace(
         least,
         p=max(values) if len(values) == len(flanks) else None,
-        p_fails=first_of([found.p_fails for found in flanks]),
-        note="; ".join(f"{name} flank {found.word}" for name, found in zip(("lower", "upper"), flanks, strict=True)),
+        p_fails=first_of([flank.p_fails for flank in flanks]),
+        note="; ".join(f"{name} flank {flank.word}" for name, flank in zip(("lower", "upper"), flanks, strict=True)),
     )
 
 
@@ -147,41 +147,41 @@ def of_seeds(values: pd.Series) -> Interval:
     return interval(values.dropna().groupby("seed").mean().tolist())
 
 
-def has_too_few(found: Interval) -> bool:
+def has_too_few(estimate: Interval) -> bool:
     """Whether there are too few seeds for a verdict."""
-    return len(found.values) < LEAST_SEEDS
+    return len(estimate.values) < LEAST_SEEDS
 
 
-def p_above(found: Interval, bound: float) -> float:
+def p_above(estimate: Interval, bound: float) -> float:
     """One-sided p that the mean over seeds exceeds a bound: t test, or sign test if all are equal; 1 if too few."""
-    beyond = np.round(np.subtract(found.values, bound), DIGITS)
+    beyond = np.round(np.subtract(estimate.values, bound), DIGITS)
     p = p_of(beyond.tolist())
     if p is None:
         return 1.0
     return p / 2 if beyond.mean() > 0 else 1 - p / 2
 
 
-def p_below(found: Interval, bound: float) -> float:
+def p_below(estimate: Interval, bound: float) -> float:
     """One-sided p that the mean over seeds is below a bound, as `p_above`."""
-    return p_above(interval([-value for value in found.values]), -bound)
+    return p_above(interval([-value for value in estimate.values]), -bound)
 
 
-def above(found: Interval, bound: float) -> bool:
+def above(estimate: Interval, bound: float) -> bool:
     """Whether the mean surely exceeds a bound."""
-    return p_above(found, bound) < TAIL
+    return p_above(estimate, bound) < TAIL
 
 
-def below(found: Interval, bound: float) -> bool:
+def below(estimate: Interval, bound: float) -> bool:
     """Whether the mean is surely below a bound."""
-    return p_below(found, bound) < TAIL
+    return p_below(estimate, bound) < TAIL
 
 
-def open_word(difference: pd.Series, found: Interval, low: float, high: float) -> str:
+def open_word(difference: pd.Series, estimate: Interval, low: float, high: float) -> str:
     """The word of what is not decided: towards the claim if all seeds and an interval over clients are above `low` and
     below `high`, against it if all are below `low` or all above `high`.
     """
     clients = interval(difference.dropna().tolist())
-    least, most = (end(found.values) for end in (min, max))
+    least, most = (end(estimate.values) for end in (min, max))
     if clients.low is None or clients.high is None:
         return UNDECIDED
     least, most = min(least, clients.low), max(most, clients.high)
@@ -190,21 +190,21 @@ def open_word(difference: pd.Series, found: Interval, low: float, high: float) -
     return AGAINST if most < low or least > high else UNDECIDED
 
 
-def ordered(found: Mapping[str, pd.Series], published: Sequence[str], least: float) -> Verdict:
+def ordered(scores: Mapping[str, pd.Series], published: Sequence[str], least: float) -> Verdict:
     """Kendall's tau between the order of means and a published one, best first: `least` holds, <= 0 does not.
 
     Nor does the published order hold if tau stays below `least` however the pairs that are not told apart stand.
     """
-    seeds = {label: of_seeds(own) for label, own in found.items()}
+    seeds = {label: of_seeds(score) for label, score in scores.items()}
     if any(map(has_too_few, seeds.values())):
         return Verdict(UNDECIDED, note=TOO_FEW)
-    means = {label: round(own.mean, DIGITS) for label, own in seeds.items()}
-    ranks = [-place for place in range(len(published))]
+    means = {label: round(estimate.mean, DIGITS) for label, estimate in seeds.items()}
+    ranks = [-rank for rank in range(len(published))]
     test = stats.kendalltau(ranks, [means[label] for label in published], alternative="greater")
     tau = float(test.statistic)
     if np.isnan(tau):
         return Verdict(UNDECIDED, note="all means are equal")
-    swapped, pairs = swapped_pairs(found, published), len(published) * (len(published) - 1) / 2
+    swapped, pairs = swapped_pairs(scores, published), len(published) * (len(published) - 1) / 2
     fails = tau <= 0 or 1 - 2 * len(swapped) / pairs < least - 1e-9
     word = HOLDS if tau >= least - 1e-9 else FAILS if fails else UNDECIDED
     ours = sorted(published, key=lambda label: -means[label])
@@ -214,29 +214,29 @@ def ordered(found: Mapping[str, pd.Series], published: Sequence[str], least: flo
     return Verdict(word, p=float(test.pvalue), note=note)
 
 
-def swapped_pairs(found: Mapping[str, pd.Series], published: Sequence[str]) -> list[tuple[str, str]]:
+def swapped_pairs(scores: Mapping[str, pd.Series], published: Sequence[str]) -> list[tuple[str, str]]:
     """Pairs of labels whose first is published as better and surely worse here, after Holm's correction for all."""
     pairs = list(combinations(published, 2))
-    adjusted = holm([p_below(of_seeds(difference(found[one], found[other])), 0.0) for one, other in pairs])
+    adjusted = holm([p_below(of_seeds(difference(scores[one], scores[other])), 0.0) for one, other in pairs])
     return [pair for pair, p in zip(pairs, adjusted, strict=True) if p <= LEVEL]
 
 
 def property_of(flags: Mapping[int, bool], least: int | None = None, note: str = "") -> Verdict:
     """Holds if true in every seed, or in `least`; does not hold if false in more than half."""
     right = sum(flags.values())
-    said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
+    text = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
     if len(flags) < LEAST_SEEDS:
-        return Verdict(UNDECIDED, note=f"{TOO_FEW}; {said}")
+        return Verdict(UNDECIDED, note=f"{TOO_FEW}; {text}")
     if right >= (len(flags) if least is None else least):
-        return Verdict(HOLDS, note=said)
-    return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=said)
+        return Verdict(HOLDS, note=text)
+    return Verdict(FAILS if right < len(flags) / 2 else UNDECIDED, note=text)
 
 
 def identity_verdict(flags: Mapping[int, bool], note: str = "") -> Verdict:
     """Of what must be true: one seed shows it, and one seed in which it is false is a mistake of the implementation."""
     right = sum(flags.values())
-    said = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
-    return Verdict(UNDECIDED if not flags else IDENTITY if right == len(flags) else FAILS, note=said)
+    text = f"true in {right} of {len(flags)} seeds" + (f"; {note}" if note else "")
+    return Verdict(UNDECIDED if not flags else IDENTITY if right == len(flags) else FAILS, note=text)
 
 
 def all_of(parts: Sequence[Verdict]) -> str:
@@ -281,4 +281,4 @@ def most_of(parts: Sequence[Verdict], count: int) -> str:
     held, reverse = (sum(flags) for flags in ([p.holds for p in parts], [p.reverse for p in parts]))
     towards, against = (sum(p.word == word for p in parts) for word in (TOWARDS, AGAINST))
     decided = ((held, HOLDS), (reverse, FAILS), (held + towards, TOWARDS), (reverse + against, AGAINST))
-    return next((word for found, word in decided if found >= count), UNDECIDED)
+    return next((word for number, word in decided if number >= count), UNDECIDED)

@@ -49,21 +49,21 @@ An experiment sets many keys itself, overriding the defaults below: --print-conf
 def main(argv: list[str]) -> int:
     """reproduce the papers' tables, with our numbers next to the published ones"""
     word, rest = (argv[0], argv[1:]) if argv and not argv[0].startswith("-") else (None, argv)
-    said: dict[str, Any] = {"preview": partial(preview, word), "check": check_trials if word else check_listing}
-    config, asked = parse(
-        rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **said
+    hooks: dict[str, Any] = {"preview": partial(preview, word), "check": check_trials if word else check_listing}
+    config, args = parse(
+        rest, FLAGS, prog="fedbench reproduce [PAPER/EXPERIMENT | PAPER --figure N]", about=ABOUT, **hooks
     )
-    name = experiment_name(word, asked)
-    trials = read_count("trials", asked.trials)
+    name = experiment_name(word, args)
+    trials = read_count("trials", args.trials)
     from fedbench.studies.stages import Stages
     from fedbench_papers.tables.page import reproduction_text
     from fedbench_papers.tables.reproduce import experiments_listing, reproduce
 
     if name is None:
-        for line in experiments_listing(asked.scale or "full"):
+        for line in experiments_listing(args.scale or "full"):
             print(line, flush=True)  # the next line may measure a step
         return OK
-    chosen = choice(asked)
+    chosen = choice(args)
     stages = Stages(f"reproduction of {name}", config)
     try:
         made = reproduce(name, config, **chosen, trials=trials, watch=stages.update)
@@ -77,48 +77,46 @@ def main(argv: list[str]) -> int:
     return OK
 
 
-def experiment_name(word: str | None, asked: Namespace) -> str | None:
+def experiment_name(word: str | None, args: Namespace) -> str | None:
     """`fedcac --figure 3` means `fedcac/figure-3`. Raises ConfigError for an unknown figure, or one without a paper."""
-    if asked.figure is None:
+    if args.figure is None:
         return word
     from fedbench_papers.tables.experiment import figures
 
     if word is None or "/" in word:
-        raise ConfigError(
-            f"--figure {asked.figure}: name the paper first, as in `fedbench reproduce fedcac --figure 3`"
-        )
-    name, own = f"{word}/figure-{asked.figure}", [known for known in figures() if known.startswith(f"{word}/")]
-    if name not in own:
-        numbers = ", ".join(known.rpartition("-")[2] for known in own) or "none"
-        raise ConfigError(f"--figure {asked.figure}: not among the figures of {word} that can be reproduced: {numbers}")
+        raise ConfigError(f"--figure {args.figure}: name the paper first, as in `fedbench reproduce fedcac --figure 3`")
+    name, names = f"{word}/figure-{args.figure}", [known for known in figures() if known.startswith(f"{word}/")]
+    if name not in names:
+        numbers = ", ".join(known.rpartition("-")[2] for known in names) or "none"
+        raise ConfigError(f"--figure {args.figure}: not among the figures of {word} that can be reproduced: {numbers}")
     return name
 
 
-def choice(asked: Namespace) -> dict[str, Any]:
+def choice(args: Namespace) -> dict[str, Any]:
     """The cells, methods, scale, data and evaluation point to run. Raises ConfigError."""
     from fedbench_papers.image_sources import read_sources
     from fedbench_papers.tables.experiment import sets
 
-    sources = read_sources(split_words(asked.sources), sets())
-    words = {"cells": asked.cells, "methods": split_words(asked.methods)}
-    return {**words, "scale": asked.scale or "full", "sources": sources, "point": asked.point}
+    sources = read_sources(split_words(args.sources), sets())
+    words = {"cells": args.cells, "methods": split_words(args.methods)}
+    return {**words, "scale": args.scale or "full", "sources": sources, "point": args.point}
 
 
-def check_listing(config: Config, asked: Namespace) -> None:
+def check_listing(config: Config, args: Namespace) -> None:
     """Raises ConfigError for what changes nothing in the list of experiments."""
     given = [key for key in flat(config.given()) if key not in ("out", "name")]
-    if keys := [*given, *(key for key in ("cells", "methods", "point", "sources") if getattr(asked, key))]:
+    if keys := [*given, *(key for key in ("cells", "methods", "point", "sources") if getattr(args, key))]:
         raise ConfigError(f"--{keys[0]}: changes nothing in the list of experiments; name a PAPER/EXPERIMENT first")
 
 
-def preview(word: str | None, config: Config, asked: Namespace) -> tuple[Config, Iterable[str]]:
+def preview(word: str | None, config: Config, args: Namespace) -> tuple[Config, Iterable[str]]:
     """The output of --print-config: the protocol of the first cell, and the runs of all. Raises ConfigError."""
     if word is None:
-        check_listing(config, asked)
+        check_listing(config, args)
         return config, ()
     from fedbench.studies.run_studies import preview_studies
     from fedbench_papers.tables.reproduce import distinct, plan_tables
 
-    name = experiment_name(word, asked) or word
-    studies = distinct(plan_tables(name, config, **choice(asked))[1])
-    return studies[0].config, preview_studies(studies, read_count("trials", asked.trials))
+    name = experiment_name(word, args) or word
+    studies = distinct(plan_tables(name, config, **choice(args))[1])
+    return studies[0].config, preview_studies(studies, read_count("trials", args.trials))

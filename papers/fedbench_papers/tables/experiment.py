@@ -106,18 +106,18 @@ class Experiment:
             raise ConfigError(f"{name}: no published experiment; {nearest(name, known)}: see `fedbench reproduce`")
         paper, reading = _readings().get(name, (name, ""))
         tree = _tree(paper)
-        said = {key: tree[key] for key in AS_WRITTEN if key in tree}
+        written = {key: tree[key] for key in AS_WRITTEN if key in tree}
         return cls(
             id=name,
             what=f"{tree['what']}, {reading} reading" if reading else tree["what"],
             config=flat_config(tree.get("config", {})),
-            cells=tuple(_cell(own, values) for own, values in tree.get("cells", {}).items()),
+            cells=tuple(_cell(cell_name, values) for cell_name, values in tree.get("cells", {}).items()),
             small=_cell("small, ", tree.get("small", {})),
             numbers=numbers(paper),
             traced=traced_numbers(paper, tree.get("traced", {})),
             reading={m: flat_config(values) for m, values in tree.get("readings", {}).get(reading, {}).items()},
             figure=Figure.of(tree["figure"]) if "figure" in tree else None,
-            **said,
+            **written,
         )
 
     def of(self, cell: ExperimentCell) -> list[Number]:
@@ -137,43 +137,43 @@ class Experiment:
 
         A word may list several with commas, or be a name that has commas. Raises ConfigError for a word without cells.
         """
-        found = []
+        cells = []
         for word in (part for text in words for part in self._split_cells(text)):
             by_name = [cell for cell in self.cells if word == cell.name]
             by_data = [cell for cell in self.cells if word == cell.dataset]
-            own = by_name or by_data or [cell for cell in self.cells if word in cell.name]
-            if not own:
+            matching = by_name or by_data or [cell for cell in self.cells if word in cell.name]
+            if not matching:
                 known = "; ".join(cell.name for cell in self.cells)
                 raise ConfigError(f"--cells {word}: no cell of {self.id}; it has {known}")
-            found += own
-        return [cell for cell in self.cells if not words or cell in found]
+            cells += matching
+        return [cell for cell in self.cells if not words or cell in cells]
 
     def _split_cells(self, text: str) -> list[str]:
         """The words of a list with commas; names that have commas stay whole, as does a part of one."""
         names = [cell.name for cell in self.cells]
         if text not in names and any(text in name for name in names):
             return [text]
-        parts, found = [part.strip() for part in text.split(",")], list[str]()
+        parts, words = [part.strip() for part in text.split(",")], list[str]()
         while parts:
             ends = range(len(parts), 0, -1)
             count = next((end for end in ends if ", ".join(parts[:end]) in names), 1)
-            found.append(", ".join(parts[:count]))
+            words.append(", ".join(parts[:count]))
             del parts[:count]
-        return [word for word in found if word]
+        return [word for word in words if word]
 
     def select_methods(self, words: Sequence[str], cells: Sequence[ExperimentCell], scale: str) -> list[str]:
         """The labels in these cells that are one of these words or begin with one, as a method with options does; all
         without words. Raises ConfigError for a word without labels.
         """
         known = list(dict.fromkeys(one.label for cell in cells for one in self.compared_methods(cell, scale)))
-        found = []
+        labels = []
         for word in words:
-            own = [label for label in known if word == label] or [x for x in known if word == x.partition(" ")[0]]
-            if not own:
+            matching = [label for label in known if word == label] or [x for x in known if word == x.partition(" ")[0]]
+            if not matching:
                 has = f"it has {', '.join(known)}" if known else "no method is trained for it"
                 raise ConfigError(f"--methods {word}: no method of {self.id}; {has}")
-            found += own
-        return [label for label in known if not words or label in found]
+            labels += matching
+        return [label for label in known if not words or label in labels]
 
     def compared_methods(self, cell: ExperimentCell, scale: str, given: Sequence[str] = ()) -> list[ComparedMethod]:
         """The methods of a cell. given: keys set by the user, which are not tuned."""
@@ -188,9 +188,9 @@ class Experiment:
         return [self._compared_method(label, text, cell, scale, given, {}) for label, text in texts.items()]
 
     def _compared_method(
-        self, label: str, text: str, cell: ExperimentCell, scale: str, given: Sequence[str], own: Values
+        self, label: str, text: str, cell: ExperimentCell, scale: str, given: Sequence[str], keys: Values
     ) -> ComparedMethod:
-        """A method of a cell. own: keys that are set last."""
+        """A method of a cell. keys: those that are set last."""
         named = ComparedMethod.parse(text)
         fixed = {**named.fixed, **self.reading.get(named.name, {})}
         for part in (cell, self.small) if scale == "small" else (cell,):
@@ -198,7 +198,7 @@ class Experiment:
         if named.name in self.batches or "*" in self.batches:
             fixed["evaluate.accuracy"] = "batches"
             fixed["evaluate.batch_size"] = self.config["train.batch_size"]
-        fixed = {key: value for key, value in {**fixed, **own}.items() if key not in given}
+        fixed = {key: value for key, value in {**fixed, **keys}.items() if key not in given}
         axes = dict(self.tune.get(named.name, self.tune.get("*", {})))
         space = Space(axes).without({**dict.fromkeys(given), **fixed})
         return replace(named, label=label, fixed=fixed, points=tuple(space.points()), trial=self.trial)
@@ -215,24 +215,24 @@ def names() -> list[str]:
 
 def figures() -> list[str]:
     """The figures by paper, as `fedcac/figure-3`, in order of their numbers; then those of what a paper leaves open."""
-    found = [f"{file.parent.name}/{file.stem}" for file in EXPERIMENTS_FOLDER.glob("*/figure-*.yaml")]
+    labels = [f"{file.parent.name}/{file.stem}" for file in EXPERIMENTS_FOLDER.glob("*/figure-*.yaml")]
     papers = list(dict.fromkeys(name.partition("/")[0] for name in names()))
-    return sorted(found, key=lambda name: (papers.index(name.partition("/")[0]), _place(name.rpartition("-")[2])))
+    return sorted(labels, key=lambda name: (papers.index(name.partition("/")[0]), _place(name.rpartition("-")[2])))
 
 
-def _place(own: str) -> tuple[bool, int, str]:
+def _place(number: str) -> tuple[bool, int, str]:
     """The place of a figure among those of its paper."""
-    return (False, int(own), "") if own.isdigit() else (True, 0, own)
+    return (False, int(number), "") if number.isdigit() else (True, 0, number)
 
 
 @cache
 def _readings() -> dict[str, tuple[str, str]]:
     """The published experiment of a name and, if there are several, its reading."""
-    found: dict[str, tuple[str, str]] = {}
+    readings: dict[str, tuple[str, str]] = {}
     for name in dict.fromkeys(row["experiment"] for row in _rows()):
         first, *others = _tree(name).get("readings", {"": {}})
-        found |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
-    return found
+        readings |= {name: (name, first)} | {f"{name}-{other}": (name, other) for other in others}
+    return readings
 
 
 def sets() -> list[str]:
@@ -242,16 +242,16 @@ def sets() -> list[str]:
 
 def numbers(name: str) -> tuple[Number, ...]:
     """The published accuracies of an experiment; a number in two tables counts once."""
-    found: dict[tuple[str, str, str], Number] = {}
+    by_place: dict[tuple[str, str, str], Number] = {}
     for row in _rows():
         if row["experiment"] == name and row["metric"] in ACCURACIES:
-            place, std = (row["dataset"], row["setting"], row["method"]), float(row["std"]) if row["std"] else None
-            found.setdefault(place, Number(row["table"], *place, float(row["mean"]), std))
-    return tuple(found.values())
+            key, std = (row["dataset"], row["setting"], row["method"]), float(row["std"]) if row["std"] else None
+            by_place.setdefault(key, Number(row["table"], *key, float(row["mean"]), std))
+    return tuple(by_place.values())
 
 
-def traced_numbers(name: str, asked: Mapping[str, Mapping[str, Any]]) -> tuple[TracedNumber, ...]:
-    """The published numbers of some metrics. asked: by metric, `trace`, `times` if not 1, `of` if of another one."""
+def traced_numbers(name: str, readings: Mapping[str, Mapping[str, Any]]) -> tuple[TracedNumber, ...]:
+    """The published numbers of some metrics. readings: by metric, `trace`, `times` if not 1, `of` if of another one."""
     return tuple(
         TracedNumber(
             row["table"],
@@ -260,11 +260,11 @@ def traced_numbers(name: str, asked: Mapping[str, Mapping[str, Any]]) -> tuple[T
             row["method"],
             row["metric"].replace("_", " "),
             float(row["mean"]),
-            asked[row["metric"]]["trace"],
-            asked[row["metric"]].get("times", 1.0),
+            readings[row["metric"]]["trace"],
+            readings[row["metric"]].get("times", 1.0),
         )
         for row in _rows()
-        if row["metric"] in asked and row["experiment"] == asked[row["metric"]].get("of", name)
+        if row["metric"] in readings and row["experiment"] == readings[row["metric"]].get("of", name)
     )
 
 
@@ -284,9 +284,9 @@ def _rows() -> list[dict[str, str]]:
 
 def _tree(name: str) -> dict[str, Any]:
     """A file, merged into the one that it extends."""
-    own = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
-    tree = dict(_tree(own.pop("like"))) if "like" in own else {}
-    for key, value in own.items():
+    tree_of_file = load_yaml(EXPERIMENTS_FOLDER / f"{name}.yaml")
+    tree = dict(_tree(tree_of_file.pop("like"))) if "like" in tree_of_file else {}
+    for key, value in tree_of_file.items():
         plain = key.removesuffix("+")
         if plain == key:
             tree[key] = value
@@ -301,6 +301,6 @@ def _cell(name: str, tree: Mapping[str, Any]) -> ExperimentCell:
     dataset, _, setting = name.partition(", ")
     about = {key: tree[key] for key in ABOUT_CELL if key in tree}
     keys = {key: value for key, value in tree.items() if key not in ABOUT_CELL}
-    own = {key: flat_config(value) for key, value in keys.items() if isinstance(value, dict)}
+    by_method = {key: flat_config(value) for key, value in keys.items() if isinstance(value, dict)}
     plain = {key: value for key, value in keys.items() if not isinstance(value, dict)}
-    return ExperimentCell(dataset, setting, flat_config(plain), own, **about)
+    return ExperimentCell(dataset, setting, flat_config(plain), by_method, **about)

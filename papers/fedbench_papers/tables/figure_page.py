@@ -71,8 +71,8 @@ class FigureCell:
         if self.figure.draw == "traces":
             for line, run in self.runs.items():
                 for name, client in self.drawn_traces(run):
-                    said = f"{line} {line_name(name, client)}"
-                    yield FigureNumber(self.cell.name, said, "last round", last_traced(run, name, 1.0, client))
+                    drawn_line = f"{line} {line_name(name, client)}"
+                    yield FigureNumber(self.cell.name, drawn_line, "last round", last_traced(run, name, 1.0, client))
             return
         for label in self.cell.methods or self.figure.runs(self.scale):
             line, _, value = label.partition(" ") if self.figure.draw == "values" else (label, "", "")
@@ -81,22 +81,22 @@ class FigureCell:
 
     def public_numbers(self) -> Iterator[FigureNumber]:
         """The images of each class in the public set at every value, over seeds."""
-        for at in dict.fromkeys(own["at"] for own in self.cell.public):
-            sets = [own["classes"] for own in self.cell.public if own["at"] == at]
+        for at in dict.fromkeys(entry["at"] for entry in self.cell.public):
+            sets = [entry["classes"] for entry in self.cell.public if entry["at"] == at]
             for name in sets[0]:
-                yield FigureNumber(self.cell.name, at, name, interval([float(own[name]) for own in sets]))
+                yield FigureNumber(self.cell.name, at, name, interval([float(classes[name]) for classes in sets]))
 
     def drawn_traces(self, run: Records) -> list[tuple[str, int | None]]:
         """The drawn traces of a run: name and client, or None for the mean over clients."""
         known = sorted(run.traces()["name"].unique())
-        names = [name for asked in self.figure.traces for name in known if matches(name, asked)]
+        names = [name for pattern in self.figure.traces for name in known if matches(name, pattern)]
         return [(name, client) for name in names for client in (self.figure.clients or (None,))]
 
     def charts(self) -> Iterator[tuple[str, go.Figure | None]]:
         """The pictures with their titles: one, or one for each seed of public sets; None without runs."""
         if self.figure.draw == "public":
-            for seed in dict.fromkeys(own["seed"] for own in self.cell.public):
-                sets = [own for own in self.cell.public if own["seed"] == seed]
+            for seed in dict.fromkeys(entry["seed"] for entry in self.cell.public):
+                sets = [entry for entry in self.cell.public if entry["seed"] == seed]
                 yield f"{self.cell.name}, seed {seed}", public_chart(sets, self.figure.axis)
         elif not self.runs:
             yield self.cell.name, None
@@ -137,23 +137,23 @@ class FigureCell:
     def over_values(self) -> go.Figure | None:
         """Accuracy over the values of the option, with half of the interval over seeds."""
         names = [f"{value:g}" for value in self.figure.at(self.scale)]
-        found = {(p.line, p.at.partition("=")[2]): p.ours for p in self.numbers() if p.ours is not None}
-        if not found:
+        estimates = {(p.line, p.at.partition("=")[2]): p.ours for p in self.numbers() if p.ours is not None}
+        if not estimates:
             return None
-        ends = [end for own in found.values() for end in (own.mean - (own.half or 0), own.mean + (own.half or 0))]
+        ends = [end for one in estimates.values() for end in (one.mean - (one.half or 0), one.mean + (one.half or 0))]
         fig = figure(380, xaxis=axis(escape(self.figure.axis or self.figure.over), type="category"))
         fig.update_layout(yaxis=score_axis(self.metric, ends))
         for number, line in enumerate((*self.figure.lines, *self.figure.levels)):
-            own = [found.get((line, name if line in self.figure.lines else "")) for name in names]
-            if any(own):
-                means = [one and one.mean for one in own]
-                add_numbered_line(fig, line, names, means, number, [(one and one.half) or 0 for one in own])
+            row = [estimates.get((line, name if line in self.figure.lines else "")) for name in names]
+            if any(row):
+                means = [one and one.mean for one in row]
+                add_numbered_line(fig, line, names, means, number, [(one and one.half) or 0 for one in row])
         return with_legend(fig)
 
 
-def matches(name: str, asked: str) -> bool:
+def matches(name: str, pattern: str) -> bool:
     """Whether a trace is asked for, by its name or as one of `NAME/*`."""
-    return name.startswith(asked[:-1]) if asked.endswith("/*") else name == asked
+    return name.startswith(pattern[:-1]) if pattern.endswith("/*") else name == pattern
 
 
 def line_name(name: str, client: int | None) -> str:
@@ -213,12 +213,12 @@ def number_line(one: FigureNumber) -> list[Cell]:
 
 def picture_words(made: ReproductionRecord) -> str:
     """What is drawn, and at which point."""
-    asked, point = Figure.of(made.figure or {}), POINT_NAMES[made.cells[0].point]
-    if asked.draw == "public":
+    drawn, point = Figure.of(made.figure or {}), POINT_NAMES[made.cells[0].point]
+    if drawn.draw == "public":
         return "Images of each class in the public set, without training."
-    if asked.draw == "traces":
-        return "Means over seeds" + ("." if asked.clients else " and clients.")
-    bars = "; bars: half of the 95 % interval over seeds" if asked.draw == "values" else ""
+    if drawn.draw == "traces":
+        return "Means over seeds" + ("." if drawn.clients else " and clients.")
+    bars = "; bars: half of the 95 % interval over seeds" if drawn.draw == "values" else ""
     return f"Test accuracy {point}, mean over clients and seeds{bars}."
 
 

@@ -65,37 +65,37 @@ def content_of(made: ReproductionRecord, folder: Path) -> PageContent:
 
 def departures(made: ReproductionRecord) -> list[str]:
     """The differences from the paper's protocol."""
-    said = []
+    lines = []
     if made.scale == "small":
-        said.append("The scale is small: only signs and orders mean something, levels do not.")
+        lines.append("The scale is small: only signs and orders mean something, levels do not.")
     if made.changed:
-        said.append(f"Unlike the paper: {', '.join(f'{key} = {value}' for key, value in made.changed.items())}.")
+        lines.append(f"Unlike the paper: {', '.join(f'{key} = {value}' for key, value in made.changed.items())}.")
     for methods, cells in groupby((cell for cell in made.cells if cell.methods), key=lambda cell: cell.methods):
-        said.append(f"Only {', '.join(methods)} asked for in {'; '.join(cell.name for cell in cells)}.")
-    return said
+        lines.append(f"Only {', '.join(methods)} asked for in {'; '.join(cell.name for cell in cells)}.")
+    return lines
 
 
 def comparison_content(made: ReproductionRecord, folder: Path) -> PageContent:
     """The paper's numbers and ours, and counts that runs trace if the paper has them."""
-    found, traced = made.compare_numbers(folder), made.compare_traces(folder)
+    numbers, traced = made.compare_numbers(folder), made.compare_traces(folder)
     maps = "Test accuracy in %. Each map has colours of its own, from its lowest to its highest number."
     return PageContent(
-        [comparison_table(found), *([traced_table(traced)] if traced else [])],
+        [comparison_table(numbers), *([traced_table(traced)] if traced else [])],
         [
             ChartSection(
                 "against",
                 "Ours against the paper's",
-                charts(("against", "", agreement_figure(found), "")),
+                charts(("against", "", agreement_figure(numbers), "")),
                 "A point is a number of the paper; on the line both agree. Bars: half of our 95 % interval over seeds.",
             ),
-            ChartSection("heat", "Accuracy over two options", heat_maps(found), maps),
+            ChartSection("heat", "Accuracy over two options", heat_maps(numbers), maps),
         ],
-        reproduction_answer(made, found),
-        orders(found),
+        reproduction_answer(made, numbers),
+        orders(numbers),
     )
 
 
-def comparison_table(found: Sequence[ComparedNumber]) -> NumberTable:
+def comparison_table(numbers: Sequence[ComparedNumber]) -> NumberTable:
     """The numbers, in percent and points."""
     frame = pd.DataFrame(
         {
@@ -110,10 +110,10 @@ def comparison_table(found: Sequence[ComparedNumber]) -> NumberTable:
             "point": one.point,
             "scored_by": one.scored,
         }
-        for one in found
+        for one in numbers
     )
     intro = "Test accuracy in %. Published: ± the paper's deviation. Ours: ± half of the 95\u00a0% interval over seeds."
-    lines = [line(one) for one in found]
+    lines = [line(one) for one in numbers]
     return NumberTable("table", "Published and own numbers", intro, HEADS, lines, frame, layout="numbers")
 
 
@@ -160,33 +160,33 @@ def with_sign(value: float, form: str) -> str:
     return f"{value:+{form}}".replace("-", typeset.MINUS)
 
 
-def reproduction_answer(made: ReproductionRecord, found: Sequence[ComparedNumber]) -> str:
+def reproduction_answer(made: ReproductionRecord, numbers: Sequence[ComparedNumber]) -> str:
     """The result in one sentence."""
-    run = [one for one in found if one.difference is not None]
+    run = [one for one in numbers if one.difference is not None]
     if not run:
         return f"Nothing of {made.id} has been run yet."
     away = fmean(abs(one.difference) for one in run if one.difference is not None)
     near = [one for one in run if one.errors is not None and abs(one.errors) <= 2]
     known = [one for one in run if one.errors is not None]
-    said = f"{plural(len(run), 'number')} of {made.id} reproduced: on average {away:.1f} points from the paper's"
-    return said + (f", {len(near)} of {len(known)} within two standard errors." if known else ".")
+    text = f"{plural(len(run), 'number')} of {made.id} reproduced: on average {away:.1f} points from the paper's"
+    return text + (f", {len(near)} of {len(known)} within two standard errors." if known else ".")
 
 
-def orders(found: Sequence[ComparedNumber]) -> list[str]:
+def orders(numbers: Sequence[ComparedNumber]) -> list[str]:
     """The agreement of the order of methods with the paper's, by cell."""
-    said = []
-    for name, own in groupby(found, key=lambda one: one.cell):
-        run = [one for one in own if one.ours is not None and not one.is_reference]
+    lines = []
+    for name, compared in groupby(numbers, key=lambda one: one.cell):
+        run = [one for one in compared if one.ours is not None and not one.is_reference]
         if len(run) >= FEWEST_METHODS:
             tau = stats.kendalltau([one.published for one in run], [one.ours.mean for one in run if one.ours])
             order = f"Kendall's tau between the paper's order and ours is {tau.statistic:.2f} (p = {tau.pvalue:.2f})"
-            said.append(f"{name}: {order}.")
-    return said
+            lines.append(f"{name}: {order}.")
+    return lines
 
 
-def agreement_figure(found: Sequence[ComparedNumber]) -> go.Figure | None:
+def agreement_figure(numbers: Sequence[ComparedNumber]) -> go.Figure | None:
     """Our numbers against the paper's, one point each; on the line they agree."""
-    run = [one for one in found if one.ours is not None]
+    run = [one for one in numbers if one.ours is not None]
     if not run:
         return None
     both = [value for one in run if one.ours for value in (one.published, one.ours.mean)]

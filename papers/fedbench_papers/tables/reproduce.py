@@ -108,11 +108,11 @@ def plan_tables(
     experiment = Experiment.load(name)
     if not experiment.cells:
         raise ConfigError(f"{name}: nothing is run for it: {experiment.what}")
-    if own := [key for key in user_keys(config) if key.startswith("method.")]:
-        raise ConfigError(f"--{own[0]}: {name} runs the methods of the paper with its options; leave it out")
+    if method_keys := [key for key in user_keys(config) if key.startswith("method.")]:
+        raise ConfigError(f"--{method_keys[0]}: {name} runs the methods of the paper with its options; leave it out")
     chosen = experiment.select_cells(cells)
-    asked = config, scale, sources, point or AFTER_AGG, experiment.select_methods(methods, chosen, scale)
-    studies = [(cell, plan_table(experiment, cell, *asked)) for cell in chosen]
+    common = config, scale, sources, point or AFTER_AGG, experiment.select_methods(methods, chosen, scale)
+    studies = [(cell, plan_table(experiment, cell, *common)) for cell in chosen]
     return experiment, [(cell, study) for cell, study in studies if study.compared or not methods]
 
 
@@ -138,9 +138,9 @@ def plan_table(
 ) -> TuningStudy:
     """The runs of a cell with these labels. Cells that differ only by the client share them. Raises ConfigError."""
     given = user_keys(config)
-    asked = {**experiment.values(cell, scale), **given}
-    asked |= source_keys(asked["data.name"], sources)
-    whole = Config(**nest(asked))
+    values = {**experiment.values(cell, scale), **given}
+    values |= source_keys(values["data.name"], sources)
+    whole = Config(**nest(values))
     compared = [one for one in experiment.compared_methods(cell, scale, list(given)) if one.label in labels]
     clash = sorted(set(TUNE_SEEDS) & set(whole.seeds))
     if clash and any(method.tuned for method in compared):
@@ -216,9 +216,9 @@ def experiments_listing(scale: str) -> Iterator[str]:
 
 def runs_of_cells(experiment: Experiment, scale: str) -> list[Config]:
     """The runs of all cells, shared ones once."""
-    found: dict[tuple[str, int], Config] = {}
+    runs: dict[tuple[str, int], Config] = {}
     for cell in experiment.cells:
-        asked = Config(**nest(experiment.values(cell, scale)))
+        whole = Config(**nest(experiment.values(cell, scale)))
         for method in experiment.compared_methods(cell, scale):
-            found |= {(config.key(), seed): config for config, seed in method.runs(asked, asked.seeds, TUNE_SEEDS)}
-    return list(found.values())
+            runs |= {(config.key(), seed): config for config, seed in method.runs(whole, whole.seeds, TUNE_SEEDS)}
+    return list(runs.values())

@@ -44,8 +44,8 @@ class CellRecord:
         """The records of its finished runs by label. folder: of the reproduction."""
         if self.public:
             return {}
-        place = folder / self.path
-        return Plan.read(place).records(place, only_done=True)
+        study = folder / self.path
+        return Plan.read(study).records(study, only_done=True)
 
 
 @dataclass(frozen=True)
@@ -75,11 +75,11 @@ class ReproductionRecord:
 
     def compare_numbers(self, folder: Path) -> list["ComparedNumber"]:
         """Every number of its cells, with ours if they exist."""
-        return [found for cell in self.cells for found in _compare_numbers(cell, folder, self.repeats)]
+        return [number for cell in self.cells for number in _compare_numbers(cell, folder, self.repeats)]
 
     def compare_traces(self, folder: Path) -> list["ComparedTrace"]:
         """Every published number of its cells that runs trace, with ours if they exist."""
-        return [found for cell in self.cells if cell.traced for found in _compare_traces(cell, folder)]
+        return [trace for cell in self.cells if cell.traced for trace in _compare_traces(cell, folder)]
 
 
 @dataclass(frozen=True)
@@ -122,9 +122,9 @@ class ComparedNumber:
         """The standard error of the difference: ours over seeds, with the paper's if it has one."""
         if self.ours is None or len(self.ours.values) < 2:
             return None
-        own = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
+        ours = float(np.var(self.ours.values, ddof=1)) / len(self.ours.values)
         theirs = 0.0 if self.deviation is None else self.deviation**2 / (self.repeats or 1)
-        return math.sqrt(own + theirs)
+        return math.sqrt(ours + theirs)
 
     @property
     def errors(self) -> float | None:
@@ -167,9 +167,9 @@ def last_traced(run: Records, trace: str, times: float, client: int | None = Non
     return interval((last.groupby("seed")["value"].mean() * times).tolist()) if len(last) else None
 
 
-def _point(asked: str, run: Records) -> str:
+def _point(point: str, run: Records) -> str:
     """The evaluation point, or after aggregation for a method without it."""
-    return asked if asked in set(run.metrics()["point"]) else "after_agg"
+    return point if point in set(run.metrics()["point"]) else "after_agg"
 
 
 def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
@@ -181,8 +181,8 @@ def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
     scores = clients_at(run.scores(metric.name, "test"), rows)
     if cell.client is not None:
         scores = scores[scores["client"] == cell.client]
-    by_seed = (own for _, own in scores.groupby("seed"))
-    means = [np.average(own["value"], weights=own["n"] if cell.pooled else None) for own in by_seed]
+    by_seed = (group for _, group in scores.groupby("seed"))
+    means = [np.average(group["value"], weights=group["n"] if cell.pooled else None) for group in by_seed]
     return interval([float(mean) * metric.factor for mean in means])
 
 
@@ -193,9 +193,9 @@ def metric_of(runs: Mapping[str, Records]) -> Metric:
 
 def _scoring_note(cell: CellRecord, run: Records) -> str:
     """How ours is scored, unless by the plain mean over clients in the last round."""
-    asked = run.config().get("evaluate") or {}
-    said = [f"mean over batches of {asked.get('batch_size')}"] if asked.get("accuracy") == "batches" else []
-    said += ["pooled over all test samples"] if cell.pooled else []
-    said += [f"client {cell.client}"] if cell.client is not None else []
-    said += ["best round on test"] if cell.choice != LAST else []
-    return ", ".join(said)
+    options = run.config().get("evaluate") or {}
+    remarks = [f"mean over batches of {options.get('batch_size')}"] if options.get("accuracy") == "batches" else []
+    remarks += ["pooled over all test samples"] if cell.pooled else []
+    remarks += [f"client {cell.client}"] if cell.client is not None else []
+    remarks += ["best round on test"] if cell.choice != LAST else []
+    return ", ".join(remarks)

@@ -39,10 +39,10 @@ def counts_array(options: Options, classes: int) -> np.ndarray:
         raise ConfigError(
             f"partition.counts: {len(options.counts)} lists for partition.clients = {options.clients}; give one each"
         )
-    for client, own in enumerate(options.counts):
-        if len(own) != classes or not sum(own):
+    for client, counts in enumerate(options.counts):
+        if len(counts) != classes or not sum(counts):
             raise ConfigError(
-                f"partition.counts: client {client} has {len(own)} numbers with the sum {sum(own)}; "
+                f"partition.counts: client {client} has {len(counts)} numbers with the sum {sum(counts)}; "
                 f"give {classes}, one per class, not all 0"
             )
     return np.array(options.counts, np.int64)
