@@ -13,6 +13,7 @@ EXTRAS = {
     "plots": {"matplotlib": "matplotlib"},
     "tensorboard": {"tensorboardX": "TensorBoard"},
     "privacy": {"dp_accounting": "dp-accounting"},
+    "onnx": {"onnx": "onnx", "onnxscript": "onnxscript", "onnxruntime": "onnxruntime"},
 }
 """The libraries of each extra of pyproject.toml: modules, and what they are called in messages."""
 

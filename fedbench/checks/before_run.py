@@ -1,7 +1,7 @@
-"""The short part of the checks, before round 1 of a run with code of one's own that is new."""
+"""The short part of the checks, before round 1 of runs with code of one's own that is new."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from hashlib import sha256
 from pathlib import Path
@@ -25,6 +25,8 @@ SECONDS = 2.0
 """After so many seconds no further check begins."""
 STEPS = 2
 """Gradient steps of the fits of a model."""
+Checked = tuple[list[CheckResult], int]
+"""Results, and how many checks `fedbench check` has."""
 
 MODEL_PART: tuple[Check[ModelFits], ...] = (
     Check("lightning", "trains as in Lightning", "model", as_in_lightning),
@@ -36,20 +38,25 @@ METHOD_PART: tuple[Check[MethodRuns], ...] = (
 )
 
 
-def check_new_code(config: Config) -> Iterator[str]:
-    """A line about the method and about the model of a run, if they are one's own and as they are were never checked.
+def check_new_code(*configs: Config) -> Iterator[str]:
+    """A line about each method and model of runs that are one's own and were never checked as they are.
 
-    A check that fails is named with its line; the run goes on.
+    configs: of the runs, one of each method; code that several have is checked in the first. A check that fails is
+    named with its line; the runs go on.
     """
-    with seeds.preserved_streams():
+    checks: dict[str, Callable[[], Checked]] = {}
+    for config in configs:
         if path := METHODS.path(config.method.name):
-            yield from _line_if_new(path, lambda: _checked_method(config))
-        for name in dict.fromkeys(config.model.names):
+            checks.setdefault(path, partial(_checked_method, config))
+        for name in config.model.names:
             if path := MODELS.path(name):
-                yield from _line_if_new(path, partial(_checked_model, config, name))
+                checks.setdefault(path, partial(_checked_model, config, name))
+    with seeds.preserved_streams():
+        for path, checked in checks.items():
+            yield from _line_if_new(path, checked)
 
 
-def _line_if_new(path: str, checked: Any) -> Iterator[str]:
+def _line_if_new(path: str, checked: Callable[[], Checked]) -> Iterator[str]:
     known = _file(path)
     if known.exists():
         return
@@ -79,14 +86,14 @@ def line_of(path: str, results: list[CheckResult], total: int) -> str:
     return f"{said}{len(passed)} check{'s' * (len(passed) != 1)} passed; {more}"
 
 
-def _checked_model(config: Config, name: str) -> tuple[list[CheckResult], int]:
+def _checked_model(config: Config, name: str) -> Checked:
     own = config.model_copy(update={"model": config.model.alone(name)})
     fits = ModelFits(own, STEPS)
     fits.run  # noqa: B018  raises ConfigError
     return _until_time_is_up(MODEL_PART, fits), len(MODEL_CHECKS)
 
 
-def _checked_method(config: Config) -> tuple[list[CheckResult], int]:
+def _checked_method(config: Config) -> Checked:
     with MethodRuns(config.method.name) as runs:
         return _until_time_is_up(METHOD_PART, runs), len(METHOD_CHECKS)
 

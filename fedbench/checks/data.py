@@ -120,14 +120,14 @@ def _near_copies(data: ReadData, train: np.ndarray, test: np.ndarray) -> int:
     draw = np.random.default_rng(0)
     some = draw.permutation(test)[: MOST_ROWS // 10]
     others = draw.permutation(train)[:MOST_ROWS]
-    spread = float(np.nanstd(data.rows[others])) or 1.0
-    scaled = np.nan_to_num(data.rows / spread)
+    of_table = 0 if len(data.dataset.columns) == data.rows.shape[1] else None  # columns have units of their own
+    spread = np.nanstd(data.rows[others], axis=of_table)
+    scaled = np.nan_to_num((data.rows - np.nanmean(data.rows[others], axis=of_table)) / np.where(spread > 0, spread, 1))
     squares = (scaled[others] ** 2).sum(1)
     found = 0
     for row in some:
-        distances = squares - 2 * scaled[others] @ scaled[row] + (scaled[row] ** 2).sum()
-        closest = float(distances.min()) / scaled.shape[1]
-        found += NEAR**2 / 100 < closest < NEAR**2
+        closest = others[np.argmin(squares - 2 * scaled[others] @ scaled[row])]
+        found += 0 < float(np.square(scaled[closest] - scaled[row]).mean()) < NEAR**2
     return found if found > max(1, MANY * len(some)) else 0
 
 

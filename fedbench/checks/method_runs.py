@@ -11,6 +11,7 @@ from fedbench import methods
 from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.recording import RecordingHosts, Stopped, Stopping
 from fedbench.config import Config
+from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.base import Method
@@ -64,19 +65,32 @@ PUBLIC = {"plain": 40, "awkward": 40, "odd": 6, "tiny": 6}
 """Images of the public set of methods that need one."""
 INSTEAD: tuple[Keys, ...] = ({}, {"keep_optimizer": False}, {"optimizer": "sgd"})
 """What a method may refuse of the training, and what it takes instead: the first that it accepts."""
+GIVEN_KINDS: Mapping[str, Keys] = {
+    "plain": {},
+    "awkward": {"participation": 0.5, "train": {"keep_optimizer": True, "lr_decay": 0.9}},
+    "tiny": {"partition": {"name": "dirichlet", "clients": 3}, "participation": 0.7, "rounds": 3},
+}
+"""The kinds of a run on a model or data that are given."""
+GIVEN_INSTEAD: tuple[Keys, ...] = (
+    *({}, {"keep_optimizer": False}, {"engine": "trainer"}),
+    {"engine": "trainer", "keep_optimizer": False},
+)
+GIVEN_STEPS, GIVEN_SAMPLES = 4, 1200
+"""Gradient steps of a local training on them, and samples of which clients get their shares, at most."""
 NO_OPTIONS: Keys = MappingProxyType({})
 
 
 class MethodRuns:
     """A method that is checked, with its runs.
 
-    method: a class or a name; options: what differs from the method's defaults. A run is of one of KINDS. Raises
+    method: a class or a name; options: what differs from the method's defaults; given: sections of a configuration with
+    the model, the data or both on which it runs, instead of those of KINDS. A run is of one of KINDS. Raises
     ConfigError for a method that cannot be loaded. The runs' folders are removed with it.
     """
 
-    def __init__(self, method: str | type[Method], options: Keys = NO_OPTIONS) -> None:
+    def __init__(self, method: str | type[Method], options: Keys = NO_OPTIONS, given: Keys = NO_OPTIONS) -> None:
         self.name = method if isinstance(method, str) else name_of(method)
-        self.kind, self.options = methods.load(self.name), dict(options)
+        self.kind, self.options, self.given = methods.load(self.name), dict(options), given
         self._folder = tempfile.TemporaryDirectory(prefix="fedbench-check-", ignore_cleanup_errors=True)
         self.folder = Path(self._folder.name)
         self._known: dict[str, RecordingHosts | ConfigError] = {}
@@ -92,31 +106,51 @@ class MethodRuns:
         self.close()
 
     def config(self, kind: str, **more: Any) -> Config:
-        """The configuration of a run. Keys with a dot are given as `train__lr=1`."""
-        return Config(**_merged(self._asked(kind), {"train": self._accepted(kind)}, _nested(more)))
+        """The configuration of a run. Keys with a dot are given as `train__lr=1`. Raises DoesNotApply."""
+        return Config(**self._limited(_merged(self._asked(kind), self._accepted(kind), _nested(more))))
 
     def _asked(self, kind: str) -> Keys:
         public = {"public": {"size": PUBLIC[kind]}} if "public" in self.kind.needs else {}
         own = {"method": {"name": self.name, **self.options}}
-        return _merged(SMALL, public, own, KINDS[kind])
+        if not self.given:
+            return _merged(SMALL, public, own, KINDS[kind])
+        if kind not in GIVEN_KINDS:
+            raise DoesNotApply("it is asked on images of its own: leave out model and data")
+        small = {name: value for name, value in SMALL.items() if name not in ("data", "model", "train")}
+        amount = {} if {"epochs", "steps"} & set(self.given.get("train", ())) else {"steps": GIVEN_STEPS}
+        return _merged(small, {"train": amount}, public, own, GIVEN_KINDS[kind], self.given)
 
     def _accepted(self, kind: str) -> Keys:
-        """The change of the training with which the method takes a run of this kind."""
-        if kind in ("plain", "tiny"):
+        """The change with which the method takes a run of this kind."""
+        if not self.given and kind in ("plain", "tiny"):
             return {}
         if kind not in self._changes:
             self._changes[kind] = self._first_accepted(kind)
         return self._changes[kind]
 
     def _first_accepted(self, kind: str) -> Keys:
-        refusals = []
-        for change in INSTEAD:
+        """Raises the ConfigError that says why the simplest run is refused."""
+        refusals, asked = [], self._asked(kind)
+        even = {"partition": {"name": "iid", "clients": asked["partition"].get("clients", CLIENTS)}}
+        deals = ({}, even) if self.given and "partition" not in self.given else ({},)
+        changes = [{"train": train, **deal} for train in (GIVEN_INSTEAD if self.given else INSTEAD) for deal in deals]
+        for change in changes:
             try:
-                check_run(resolve(Config(**_merged(self._asked(kind), {"train": change}))))
+                check_run(resolve(Config(**self._limited(_merged(asked, change)))))
                 return change
             except ConfigError as error:
                 refusals.append(error)
-        raise refusals[0]
+        raise refusals[len(deals) - 1]
+
+    def _limited(self, keys: dict[str, Any]) -> dict[str, Any]:
+        """The keys with fewer samples, where given data have many."""
+        total = {"total": GIVEN_SAMPLES} if "data" in self.given and self._rows > GIVEN_SAMPLES else {}
+        return _merged(keys, {"partition": {**total, **keys["partition"]}})
+
+    @cached_property
+    def _rows(self) -> int:
+        """Training rows of the given data."""
+        return Dataset.of_run(Config(data=self.given["data"])).train_rows
 
     def folder_for(self, name: str) -> Path:
         """A new folder of a run."""
@@ -124,7 +158,7 @@ class MethodRuns:
 
     def play(
         self,
-        config: Config,
+        config: Config | ResolvedRun,
         hosts: Hosts | None = None,
         folder: Path | None = None,
         resume: bool = False,
@@ -132,7 +166,8 @@ class MethodRuns:
     ) -> Record:
         """The records of a run. change: of the resolved run. Raises ConfigError or RunError, as a run does."""
         folder = folder or self.folder_for("run")
-        drive(change(resolve(config)), folder, hosts or InProcess(), resume=resume)
+        run = resolve(config) if isinstance(config, Config) else config
+        drive(change(run), folder, hosts or InProcess(), resume=resume)
         return read(folder)
 
     def stop(self, config: Config, folder: Path, round: int, hosts: Hosts | None = None) -> None:

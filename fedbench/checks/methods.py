@@ -35,8 +35,10 @@ from fedbench.checks.situations import (
     noise,
     odd_clients,
 )
+from fedbench.config import Config
 from fedbench.engine.compiled import uncompiled_steps
 from fedbench.errors import ConfigError
+from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
@@ -222,9 +224,12 @@ def steps_are_estimated(method: MethodRuns) -> str:
 def steps_in_rows(method: MethodRuns) -> str:
     method.undisturbed("plain")
     folders = {engine: method.folder_for(engine) for engine in ("loop", "compiled")}
+    configs = [method.config("plain", **{**EXACT, "train__engine": engine}) for engine in folders]
     with uncompiled_steps():
-        for engine, folder in folders.items():
-            method.play(method.config("plain", **{**EXACT, "train__engine": engine}), folder=folder)
+        if method.given:
+            _require_rows(configs)
+        for config, folder in zip(configs, folders.values(), strict=True):
+            method.play(config, folder=folder)
     a, b = (Records(folder) for folder in folders.values())
     for table in (Records.metrics, Records.clients, Records.traces):
         one, other = table(a), table(b)
@@ -238,6 +243,15 @@ def steps_in_rows(method: MethodRuns) -> str:
                 "losses must work on [N] and on [clients, N], elementwise over the last dimension"
             ) from error
     return ""
+
+
+def _require_rows(configs: list[Config]) -> None:
+    """Raises DoesNotApply if an engine does not take the model that is given."""
+    try:
+        for config in configs:
+            check_run(resolve(config))
+    except ConfigError as error:
+        raise DoesNotApply(f"the model is not trained in rows: {error}") from error
 
 
 def lines_of(record: Record) -> list[dict[str, object]]:

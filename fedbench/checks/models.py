@@ -9,6 +9,7 @@ from lightning import LightningModule
 from fedbench import methods
 from fedbench.checks.check import Check, CheckFailure, DoesNotApply
 from fedbench.checks.model_fits import ModelFits
+from fedbench.config import MethodConfig
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.module.hooks import CALLED, NEED_TRAINER, NOT_IN_LOOP, READ, misspelt_hooks, overrides
@@ -22,7 +23,7 @@ BUILDS = ("setup", "configure_model", "__init__")
 LOGGING = ("validation", "test", "predict", "log", "print", "sanity")
 """Words of hooks that belong to evaluation or logging, which train nothing."""
 ASKED = ("fedavg", "fedper", "fedbn")
-"""Methods of which it is said what they share of a model."""
+"""Methods of which it is said what they share of a model, beside the one that is checked with it."""
 HOOKS = [
     *(name for name in dir(LightningModule) if name.startswith(("on_", "configure_"))),
     *("train_dataloader", "val_dataloader", "prepare_data", "teardown"),
@@ -162,12 +163,14 @@ def _moved(slot: Slot, start: Weights, trained: Weights) -> bool:
 def what_is_shared(model: ModelFits) -> str:
     """Of some methods the numbers that are sent and stay, and the bytes of a client's round."""
     said = []
-    for name in ASKED:
-        run = model.run.resolved
-        config = run.config.model_copy(deep=True)
-        config.method = type(config.method)(name=name)
+    asked = {name: MethodConfig(name=name) for name in ASKED}
+    if "method" in model.given.model_fields_set:
+        asked[model.given.method.name] = model.given.method
+    run = model.run.resolved
+    for name, method_asked in asked.items():
         kind = methods.load(name)
-        own = replace(run, config=config, method=kind, options=kind.Options())
+        config = run.config.model_copy(deep=True, update={"method": method_asked})
+        own = replace(run, config=config, method=kind, options=kind.Options(**method_asked.options))
         try:
             method = make_method(own, make_context(own, model.run.partition, run.seed, model.learner))
         except ConfigError as error:

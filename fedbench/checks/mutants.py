@@ -7,13 +7,17 @@ neighbour, a statement left out. What a line says to people does not count.
 import ast
 import inspect
 import linecache
+import os
+import subprocess
 import sys
+import tempfile
 import textwrap
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 from fedbench.checks.check import Check
 from fedbench.checks.method_runs import NO_OPTIONS, Keys, MethodRuns
@@ -29,6 +33,24 @@ UNSEEN = {"strict", "device"}
 """Keywords that change no number: lists are of equal length, and checks have one device."""
 QUICK = ("runs", "masks", "private", "fresh", "weights", "bytes", "order", "degenerate", "steps")
 """Checks by which a mutant is tried: those that take a second."""
+
+TEST_WIDTH = 24
+"""Letters of the name of a test."""
+LONGEST, NO_TESTS = 600, 5
+"""Seconds after which tests that do not end have noticed a change; pytest's exit code where a file has none."""
+PLUGIN = "fedbench_changed_module"
+INSTEAD = """
+import importlib.util
+import sys
+
+parent, _, own = {module!r}.rpartition(".")
+spec = importlib.util.spec_from_file_location({module!r}, {file!r})
+module = sys.modules[{module!r}] = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+if parent:
+    setattr(importlib.import_module(parent), own, module)
+"""
+"""A plugin of pytest that puts a changed file in the place of a module before tests import it."""
 
 
 @dataclass(frozen=True)
@@ -170,35 +192,91 @@ def text(node: ast.AST) -> str:
 
 @dataclass(frozen=True)
 class Mutant:
-    """A change of a method's file, and the check that notices it; an empty one if none does."""
+    """A change of a method's file, and the check and the author's test that notice it first.
+
+    An empty text where none does; `test` is None where no tests are given.
+    """
 
     line: int
     what: str
     noticed_by: str
+    test: str | None = None
 
     def __str__(self) -> str:
-        return f"line {self.line:<4} {self.noticed_by or 'NO CHECK':<12} {self.what}"
+        test = "" if self.test is None else f"{self.test or 'NO TEST':<{TEST_WIDTH}} "
+        return f"line {self.line:<4} {self.noticed_by or 'NO CHECK':<12} {test}{self.what}"
 
 
-def mutants_of(kind: type[Method], options: Keys = NO_OPTIONS) -> Iterator[Mutant]:
-    """Every small change of the code of a method's module, and what notices it first.
+class Breaking:
+    """A method's class that is broken in small ways. tests: the author's file of pytest, or None.
 
-    A check notices it if it fails, and the numbers by hand if they are others. Raises ConfigError without a source.
+    Raises ConfigError without a source, and for tests that do not pass on the class as it is.
     """
-    try:
-        source = textwrap.dedent(inspect.getsource(sys.modules[kind.__module__]))
-    except (OSError, TypeError) as error:
-        raise ConfigError(f"check --mutants: {kind.__name__} has no source: write it into a file") from error
-    tree = ast.parse(source)
-    checks = [check for check in METHOD_CHECKS if check.name in QUICK]
-    with MethodRuns(kind, options) as runs:
-        passed = [check for check in checks if check(runs).outcome == "passed"]
-    by_hand = numbers(kind, options)
-    seen = {change.what: change for change in changes(tree) if concerns(change.what, kind)}
-    for number, change in enumerate(seen.values()):
-        yield Mutant(
-            change.line, change.what, noticed_by(kind, applied(tree, change), number, passed, by_hand, options)
-        )
+
+    def __init__(self, kind: type[Method], options: Keys = NO_OPTIONS, tests: Path | None = None) -> None:
+        self.kind, self.options, self.tests = kind, options, tests
+        try:
+            self.source = textwrap.dedent(inspect.getsource(sys.modules[kind.__module__]))
+        except (OSError, TypeError) as error:
+            raise ConfigError(f"check --mutants: {kind.__name__} has no source: write it into a file") from error
+        self.tree = ast.parse(self.source)
+        if tests and (failed := failing_test(tests, kind.__module__, self.source)):
+            raise ConfigError(f"check --tests {tests}: fails on {kind.__name__} as it is: {failed}; correct it first")
+
+    @cached_property
+    def passed(self) -> list[Check[MethodRuns]]:
+        """The checks that pass on the class as it is."""
+        with MethodRuns(self.kind, self.options) as runs:
+            return [check for check in METHOD_CHECKS if check.name in QUICK and check(runs).outcome == "passed"]
+
+    @cached_property
+    def by_hand(self) -> list[Row] | None:
+        return numbers(self.kind, self.options)
+
+    def changes(self) -> list[Change]:
+        """Every small change of the code of the method's module that concerns the class."""
+        seen = {change.what: change for change in changes(self.tree) if concerns(change.what, self.kind)}
+        return list(seen.values())
+
+    def mutant(self, change: Change) -> Mutant:
+        """What notices a change first: a check that fails, else other numbers by hand; and which test."""
+        source = applied(self.tree, change)
+        test = failing_test(self.tests, self.kind.__module__, source) if self.tests else None
+        return Mutant(change.line, change.what, self._check_that_fails(source, change), test)
+
+    def _check_that_fails(self, source: str, change: Change) -> str:
+        try:
+            broken = load(self.kind, source, change)
+            with MethodRuns(broken, self.options) as runs:
+                if failed := next((check.name for check in self.passed if check(runs).outcome == "failed"), ""):
+                    return failed
+        except Exception:
+            return "runs"  # it cannot even be loaded
+        return "numbers" if self.by_hand is not None and numbers(broken, self.options) != self.by_hand else ""
+
+
+def failing_test(tests: Path, module: str, source: str) -> str:
+    """The first test of a file that fails where a module has this source; empty if all pass. Raises ConfigError."""
+    with tempfile.TemporaryDirectory(prefix="fedbench-mutant-") as folder:
+        changed = Path(folder) / "changed.py"
+        changed.write_text(source)
+        (Path(folder) / f"{PLUGIN}.py").write_text(INSTEAD.format(module=module, file=str(changed)))
+        path = os.pathsep.join([folder, *filter(None, sys.path)])
+        words = [sys.executable, "-m", "pytest", "-x", "-q", "--tb=no", "-rfE", "-p", PLUGIN, "-p", "no:cacheprovider"]
+        try:
+            done = subprocess.run(
+                [*words, str(tests)],
+                env={**os.environ, "PYTHONPATH": path},
+                capture_output=True,
+                text=True,
+                timeout=LONGEST,
+            )
+        except subprocess.TimeoutExpired:
+            return "no end"
+    if done.returncode == NO_TESTS:
+        raise ConfigError(f"check --tests {tests}: holds no tests; name a file of pytest")
+    said = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return said[0].rpartition("::")[2] if said else "" if done.returncode == 0 else "import"
 
 
 def concerns(what: str, kind: type[Method]) -> bool:
@@ -215,23 +293,9 @@ def numbers(kind: type[Method], options: Keys) -> list[Row] | None:
         return None
 
 
-def noticed_by(
-    kind: type[Method], source: str, number: int, checks: list[Check[MethodRuns]], by_hand: Any, options: Keys
-) -> str:
-    """The name of the first check that fails on a changed file, `numbers`, or an empty text."""
-    try:
-        broken = load(kind, source, number)
-        with MethodRuns(broken, options) as runs:
-            if failed := next((check.name for check in checks if check(runs).outcome == "failed"), ""):
-                return failed
-    except Exception:
-        return "runs"  # it cannot even be loaded
-    return "numbers" if by_hand is not None and numbers(broken, options) != by_hand else ""
-
-
-def load(kind: type[Method], source: str, number: int) -> type[Method]:
+def load(kind: type[Method], source: str, change: Change) -> type[Method]:
     """The class of a changed file, as a module of its own that only this process knows."""
-    name = f"{kind.__module__}_mutant_{number}"
+    name = f"{kind.__module__}_mutant_{change.kind}_{change.index}"
     file = f"<{name}>"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module = ModuleType(name)

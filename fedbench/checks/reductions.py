@@ -51,7 +51,8 @@ def refuse_difference(method: MethodRuns, other: str, keys: Keys) -> None:
     name, _, variant = other.partition(":")
     pairs = [word.partition("=") for word in variant.split(",") if word]
     theirs = {key: parse_value(value) for key, _, value in pairs}
-    with MethodRuns(method.name, {**method.options, **options}) as one, MethodRuns(name, theirs) as two:
+    mine = {**method.options, **options}
+    with MethodRuns(method.name, mine, method.given) as one, MethodRuns(name, theirs, method.given) as two:
         shared = one.config("tiny").model_dump(include={"public"}) if "public" in one.kind.needs else {}
         records = [runs.play(runs.config("tiny", **both, **shared)) for runs in (one, two)]
     if place := first_other_score(*records):

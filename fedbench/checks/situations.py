@@ -11,7 +11,6 @@ from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.messages import is_pooled
 from fedbench.checks.method_runs import MethodRuns, Record
 from fedbench.checks.recording import variant
-from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods.client import Client
@@ -68,7 +67,8 @@ def client_fails(method: MethodRuns) -> str:
 
 def joins_late(method: MethodRuns) -> str:
     new = {"partition__new_clients": 1, "partition__clients": 4, "evaluate__new_clients_epochs": [0, 1]}
-    return _works_or_is_refused(method, **new, participation=1.0, rounds=1, data="digits")
+    data = {} if method.given else {"data": "digits"}
+    return _works_or_is_refused(method, **new, **data, participation=1.0, rounds=1)
 
 
 def median(method: MethodRuns) -> str:
@@ -80,21 +80,28 @@ def lost_uploads(method: MethodRuns) -> str:
 
 
 def compression(method: MethodRuns) -> str:
-    return _works_or_is_refused(method, compression="topk", model=PLAIN)
+    return _works_or_is_refused(method, compression="topk", **_without_statistics(method))
 
 
 def noise(method: MethodRuns) -> str:
-    return _works_or_is_refused(method, privacy={"clip": 1.0, "noise": 0.1}, model=PLAIN)
+    return _works_or_is_refused(method, privacy={"clip": 1.0, "noise": 0.1}, **_without_statistics(method))
+
+
+def _without_statistics(method: MethodRuns) -> dict[str, Any]:
+    return {} if method.given else {"model": PLAIN}
 
 
 def _works_or_is_refused(method: MethodRuns, **keys: Any) -> str:
     """Plays a tiny run with these keys. Raises CheckFailure if it fails after round 1 has begun."""
     method.undisturbed("plain")
-    config, folder = method.config("tiny", **keys), method.folder_for("tiny")
-    if refusal := refusal_of(config):
-        return f"refused before round 1: {_shorten(refusal)}"
+    folder = method.folder_for("tiny")
     try:
-        _refuse_failures(metrics_of(method.play(config, folder=folder)))
+        run = resolve(method.config("tiny", **keys))
+        check_run(run)
+    except ConfigError as error:
+        return f"refused before round 1: {_shorten(str(error))}"
+    try:
+        _refuse_failures(metrics_of(method.play(run, folder=folder)))
     except ConfigError as error:
         if not isinstance(error, RunError) and not has_records(folder):
             return f"refused before round 1: {_shorten(str(error))}"
@@ -111,15 +118,6 @@ def has_records(folder: Path) -> bool:
 
 def _shorten(line: str) -> str:
     return shorten(line, LONGEST, placeholder=" ...")
-
-
-def refusal_of(config: Config) -> str:
-    """The line that refuses a run before round 1, or an empty one."""
-    try:
-        check_run(resolve(config))
-    except ConfigError as error:
-        return str(error)
-    return ""
 
 
 def metrics_of(record: Record) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ FLAGS = (
     Flag("numbers", "print what two clients receive, train and send on two parameters, to compare with the paper"),
     Flag("write", "print these numbers, and write them and all checks as a test of pytest", "FILE"),
     Flag("mutants", "break the class on purpose, change by change, and name the changes that no check notices"),
+    Flag("tests", "with --mutants: also name the changes that no test of this file of pytest notices", "FILE"),
     Flag("only", "only the checks of these names", "NAMES", many=True),
 )
 ABOUT = (
@@ -35,7 +36,7 @@ def main(argv: list[str]) -> int:
     if asked.numbers or asked.write:
         return print_numbers(config, asked.write)
     if asked.mutants:
-        return print_mutants(config)
+        return print_mutants(config, asked.tests)
     subjects, results = subjects_of(config), []
     if not asked.json:
         print(title_of(config, subjects), flush=True)
@@ -66,18 +67,20 @@ def print_numbers(config: Config, file: str | None) -> int:
     return OK
 
 
-def print_mutants(config: Config) -> int:
+def print_mutants(config: Config, tests: str | None) -> int:
     """Prints the changes of the method's code, and what notices each. Raises ConfigError."""
-    from fedbench.checks.mutants import mutants_of
+    from fedbench.checks.mutants import Breaking
     from fedbench.methods import load
 
     if "method" not in config.model_fields_set:
         raise ConfigError("check --mutants: name the method, for example --method mine:Mine")
-    unnoticed = count = 0
-    for mutant in mutants_of(load(config.method.name), config.method.options):
-        print(mutant, flush=True)
-        count, unnoticed = count + 1, unnoticed + (not mutant.noticed_by)
-    print(f"{count - unnoticed} of {count} changes are noticed; numbers by hand and REDUCES_TO notice more")
+    breaking, mutants = Breaking(load(config.method.name), config.method.options, Path(tests) if tests else None), []
+    for change in breaking.changes():
+        mutants.append(breaking.mutant(change))
+        print(mutants[-1], flush=True)
+    noticed = sum(bool(mutant.noticed_by) for mutant in mutants)
+    by_tests = f", {sum(bool(mutant.test) for mutant in mutants)} by {tests}" if tests else ""
+    print(f"{noticed} of {len(mutants)} changes are noticed{by_tests}; numbers by hand and REDUCES_TO notice more")
     return OK
 
 
@@ -89,3 +92,7 @@ def subjects_of(config: Config) -> tuple[str, ...]:
 def _require_subject(config: Config, asked: Namespace) -> None:
     if not subjects_of(config):
         raise ConfigError("check: name what is checked: --method mine:Mine, --model mine:Net or --data X")
+    if asked.tests and not asked.mutants:
+        raise ConfigError("check --tests: tests are tried on a broken class; add --mutants, or run pytest")
+    if asked.tests and not Path(asked.tests).is_file():
+        raise ConfigError(f"check --tests {asked.tests}: there is no such file; name a file of pytest")

@@ -19,7 +19,7 @@ names of the classes) and predict.py, which prints predictions for a file of sam
   --seed S         by default the first seed of the run
   --format FORMAT  safetensors (default): the weights, for the model's own class;
                    torch.export: a program that needs only torch;
-                   onnx: a program for ONNX runtimes (needs the packages onnx and onnxscript to write it)
+                   onnx: a program for ONNX runtimes (pip install 'fedbench-pfl[onnx]' to write it)
   --out DIR        default: RUN/exported/NAME
 
 Programs take samples as they lie in the data set: the normalisation is inside."""

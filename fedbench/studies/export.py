@@ -1,7 +1,6 @@
 """Exports a kept model: its weights with a script, or a program that takes raw samples and needs no fedbench."""
 
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ from fedbench.data.split import Split, scale_and_shift
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of
 from fedbench.errors import ConfigError, first_line
+from fedbench.installation import require
 from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
 from fedbench.runtime.kept import predict_script
@@ -38,8 +38,6 @@ SCRIPTS = {
     "onnx": predict_script.from_onnx,
     "torch.export": predict_script.from_program,
 }
-ONNX = ("onnx", "onnxscript")
-"""The packages by which torch writes ONNX."""
 TRACED, CHECKED = 2, 32
 """Samples of which a program is made, and of which its outputs are compared."""
 
@@ -48,7 +46,7 @@ TRACED, CHECKED = 2, 32
 class ExportedModel:
     """An exported model. missing: why there is no predict.py; empty if there is one.
 
-    difference: the largest one between a program's outputs and fedbench's, over `samples` samples; None if unknown.
+    difference: the largest one between a program's outputs and fedbench's, over `samples` samples; None of weights.
     """
 
     file: Path
@@ -138,7 +136,7 @@ def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
     return None, 0
 
 
-def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float | None, int]:
+def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float, int]:
     """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
     count = min(CHECKED, len(dataset.targets))
     expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype))
@@ -149,7 +147,7 @@ def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[floa
     else:
         torch.export.save(made, file)
         outputs = torch.export.load(file).module()(raw)
-    return None if outputs is None else float((outputs - expected).abs().max()), count
+    return float((outputs - expected).abs().max()), count
 
 
 def _export_program(program: Program, raw: Any) -> torch.export.ExportedProgram:
@@ -166,8 +164,8 @@ def _export_program(program: Program, raw: Any) -> torch.export.ExportedProgram:
         ) from error
 
 
-def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor | None:
-    """Writes the file and returns its outputs; None without onnxruntime."""
+def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor:
+    """Writes the file and returns its outputs."""
     try:
         torch.onnx.export(made, (), file, external_data=False, verbose=False)
     except Exception as error:
@@ -175,8 +173,6 @@ def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> T
             f"torch.onnx cannot write this model ({type(error).__name__}: {first_line(error)}); --format torch.export "
             "may"
         ) from error
-    if find_spec("onnxruntime") is None:
-        return None
     import onnxruntime
 
     session = onnxruntime.InferenceSession(file)
@@ -188,6 +184,5 @@ def _check(format: str, point: str) -> None:
     for flag, value, legal in (("format", format, [*FORMATS]), ("point", point, POINTS)):
         if value not in legal:
             raise ConfigError(f"--{flag} {value}: must be {', '.join(legal[:-1])} or {legal[-1]}")
-    missing = [name for name in ONNX if find_spec(name) is None] if format == "onnx" else []
-    if missing:
-        raise ConfigError(f"--format onnx needs {' and '.join(missing)}: pip install {' '.join(missing)}")
+    if format == "onnx":
+        require("onnx", "--format torch.export writes a program for torch alone")

@@ -11,6 +11,8 @@ from math import inf
 from statistics import fmean
 from typing import Any
 
+from fedbench.checks.before_run import check_new_code
+from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
@@ -138,6 +140,13 @@ def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
         said.update(block)
 
 
+def one_run_of_each(studies: Sequence[TuningStudy]) -> Iterator[Config]:
+    """The configuration of a run of every method of studies."""
+    for study in studies:
+        for method in study.compared:
+            yield method.config(study.config, study.points[method.label][0])
+
+
 def preview_studies(
     studies: Sequence[TuningStudy], trials: int | None = None, hours: float | None = None
 ) -> Iterator[str]:
@@ -180,7 +189,10 @@ class _StageRunner:
         if not every:
             return False
         run_state.warn_about_changes([(job.folder, job.config) for job in every])
-        self.has_run |= any(job.outcome().status != "done" for job in every)
+        if not self.has_run and any(job.outcome().status != "done" for job in every):
+            self.has_run = True
+            for line in check_new_code(*one_run_of_each(self.studies)):
+                log.info("%s", line)
         first = {job.folder: job.name for job in reversed(every)}
         twice = {job.name for job in every} - set(first.values())
         scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)

@@ -25,6 +25,11 @@ def test_new_code_is_checked_once():
     assert list(check_new_code(config)) == []
 
 
+def test_code_that_several_runs_have_is_checked_in_the_first():
+    lines = [*check_new_code(asked(method="fedprox", model=OwnGenerator), asked(model=OwnGenerator))]
+    assert len(lines) == 1
+
+
 @pytest.mark.parametrize(
     ("sections", "words"), [({"model": OwnGenerator}, "lightning"), ({"method": SharedMomentum}, "order")]
 )

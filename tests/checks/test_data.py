@@ -67,6 +67,15 @@ def test_right_data_pass_all():
     assert [result for result in results if result.outcome != "passed"] == []
 
 
+def test_columns_of_a_table_are_near_in_their_own_units():
+    """A column in the thousands hides no other one."""
+    train, test = (part.assign(income=part["age"] // 10 * 1000) for part in (table(), table(100, 1)))
+    assert result_of("sides", train, test).outcome == "passed"
+    moved = test.assign(dose=test["dose"] + 1e-4)
+    result = result_of("sides", pd.concat([train, test]), moved)
+    assert "90 test samples nearly equal a training sample" in result.line  # a tenth of the others validates
+
+
 def test_the_digits_pass():
     results = [check(ReadData(Config(data="digits"))) for check in DATA_CHECKS]
     assert [result for result in results if result.outcome == "failed"] == []

@@ -1,8 +1,8 @@
-import subprocess
-import sys
+import runpy
 
 import pytest
 
+from fedbench.checks.methods import METHOD_CHECKS
 from fedbench.checks.problem import table_of, trajectory, write_test
 
 
@@ -31,6 +31,11 @@ def test_the_table_and_the_test_that_keeps_it(tmp_path):
     assert len(table_of(rows).splitlines()) == 7
     assert "0.75, 1.5" in table_of(rows)
     write_test(tmp_path / "test_mine.py", "fedavg", {"weighting": "uniform"}, rows)
-    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-k", "numbers or weights", "test_mine.py"]
-    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True)
-    assert "1 passed, 1 skipped" in done.stdout, done.stdout + done.stderr
+    test = runpy.run_path(str(tmp_path / "test_mine.py"))
+    test["test_numbers_by_hand"]()
+    test["NUMBERS"][0] = (1, 0, (0.0, 0.0), (0.75, 1.5), (0.75, 1.4))
+    with pytest.raises(AssertionError):
+        test["test_numbers_by_hand"]()
+    (cases,) = [mark.args for mark in test["test_check"].pytestmark]
+    assert cases[0] == "check"
+    assert [case.id for case in cases[1]] == [check.name.replace(" ", "-") for check in METHOD_CHECKS]

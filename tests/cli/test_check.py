@@ -40,6 +40,12 @@ def test_what_is_checked_must_be_named(argv, capsys):
     assert "name" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("more", "words"), [(["--mutants"], "there is no such file"), ([], "add --mutants")])
+def test_tests_are_a_file_that_is_tried_on_a_broken_class(more, words, capsys):
+    assert main(["--method", "tests.checks.pulled:Pulled", "--tests", "no_such_test.py", *more]) == MISTAKE
+    assert words in capsys.readouterr().err
+
+
 @pytest.mark.night
 def test_mutants(capsys):
     assert main(["--method", "tests.checks.pulled:Pulled", "--mutants"]) == OK

@@ -14,7 +14,7 @@ from torch import nn
 
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.studies import export as exporting
+from fedbench.installation import EXTRAS, missing
 from fedbench.studies.export import export
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
@@ -104,15 +104,14 @@ def test_a_model_that_is_no_program_is_said(tmp_path):
         export(result.folder, 3, "torch.export")
 
 
+@pytest.mark.skipif(bool(missing("onnx")), reason=f"not installed: {', '.join(missing('onnx'))}")
 def test_onnx_has_the_same_scores(kept, tmp_path):
-    for name in ("onnx", "onnxscript", "onnxruntime"):
-        pytest.importorskip(name, reason=f"{name} is not installed")
     assert export(kept.folder, 3, "onnx", out=tmp_path).difference <= 1e-6
 
 
-def test_without_the_packages_of_onnx_one_line_names_them(kept, monkeypatch):
-    monkeypatch.setattr(exporting, "find_spec", lambda name: None)
-    with pytest.raises(ConfigError, match="--format onnx needs onnx and onnxscript: pip install onnx onnxscript"):
+def test_without_the_packages_of_onnx_one_line_says_what_to_install(kept, monkeypatch):
+    monkeypatch.setitem(EXTRAS, "onnx", {"no_such_onnx": "onnx"})
+    with pytest.raises(ConfigError, match=r"^onnx is not installed: pip install 'fedbench-pfl\[onnx\]', or --format"):
         export(kept.folder, 3, "onnx")
 
 

@@ -1,10 +1,12 @@
 """Studies run stage by stage, each with a name of its own, by which its progress is shown."""
 
+import logging
 from types import SimpleNamespace
 
 import pytest
 
 from fedbench.jobs.job import Job
+from fedbench.methods.base import Method
 from fedbench.results.files import write_json_atomically
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
@@ -18,6 +20,7 @@ from fedbench.studies.run_studies import (
     longest_first,
 )
 from fedbench.tracking import loggers
+from fedbench.user_code import name_of
 from tests.runtime.rounds import small
 
 
@@ -109,3 +112,19 @@ def test_the_page_is_logged_where_ray_dies_after_the_last_run(tmp_path, monkeypa
         grid(asked, space={"train.lr": [0.1, 0.2]}, baselines=[], tune_seeds=[90], trials=1, watch=watch)
     assert not deaths
     assert logged == ["study"]
+
+
+class Own(Method):
+    """FedAvg, by somebody else."""
+
+
+def test_new_code_is_checked_once_before_the_first_job(tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
+    caplog.set_level(logging.INFO)
+    asked = small(name_of(Own), rounds=1, seeds=[0], out=str(tmp_path / "study"))
+    for lines in (1, 0):  # what is done needs no check, and what was checked is known
+        grid(asked, space={"train.lr": [0.1]}, baselines=["local"], tune_seeds=[90], trials=1)
+        found = [record.message for record in caplog.records if "1 check passed" in record.message]
+        assert len(found) == lines
+        assert all(line.startswith(name_of(Own)) for line in found)
+        caplog.clear()
