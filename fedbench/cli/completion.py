@@ -110,14 +110,14 @@ def _flags(command: str, module: ModuleType) -> dict[str, dict[str, Any]]:
 def _of_flag(flag: Flag) -> dict[str, Any]:
     choices = METHODS.names() if flag.name in LISTS_METHODS else flag.choices
     nargs = "*" if flag.many else None if flag.metavar else 0
-    return dict(help=flag.description, nargs=nargs, choices=choices, place=PLACES.get(flag.metavar))
+    return dict(help=flag.description, nargs=nargs, choices=choices, complete=PLACES.get(flag.metavar))
 
 
 def _of_key(key: str, field: FieldInfo) -> dict[str, Any]:
     choices = NAMES[key]() if key in NAMES else list(_literals(field.annotation))
     nargs = "*" if get_origin(field.annotation) is list else "?" if field.annotation is bool else None
     complete = shtab.FILE if Path in (field.annotation, *get_args(field.annotation)) else None
-    return dict(help=field.description or "", nargs=nargs, choices=choices, place=complete)
+    return dict(help=field.description or "", nargs=nargs, choices=choices, complete=complete)
 
 
 def _literals(annotation: Any) -> Iterator[str]:
