@@ -38,14 +38,8 @@ def check_trials(config: Config, args: Namespace) -> None:
     """Raises ConfigError if libraries are not installed by which a study searches and runs. Imports none of them."""
     if args.tuning is not None and args.tuning.search == "optuna":
         require("tune", "use --search random")
-    if args.tuning is not None and args.tuning.scheduler == "asha":
-        require("ray", "leave --scheduler asha out")
     if config.resources.hosts != 0 or args.trials != "1":
         require("ray", "use --hosts 0 --trials 1")
-
-
-MOST_JOBS_NAMED = 5
-"""Maximum number of stopped trials to name."""
 
 
 def trial_remarks(plan: "Plan") -> Iterator[str]:
@@ -57,10 +51,8 @@ def trial_remarks(plan: "Plan") -> Iterator[str]:
     for (_, error), names in failed.items():
         more = f" and {plural(len(names) - 1, 'more run')}" if len(names) > 1 else ""
         yield f"failed:  {names[0]}{more}: {error}"
-    if stopped := plan.stopped():
-        some = "; ".join(f"{entry.label} {entry.name} ({entry.error})" for entry in stopped[:MOST_JOBS_NAMED])
-        more = f"; and {len(stopped) - MOST_JOBS_NAMED} more" if len(stopped) > MOST_JOBS_NAMED else ""
-        yield f"stopped: {len(stopped)} of {sum(e.role == 'candidate' for e in plan.entries)} trials: {some}{more}"
+    if note := plan.saved_note():
+        yield f"stopped: {note}"
     yield from (f"left out: {line}" for line in plan.left_out())
     yield from (f"again:   {line}" for line in plan.gpu_notes())
 

@@ -46,8 +46,10 @@ class Tuning(RootSection):
     samples: PositiveInt | None = Field(
         None, description="number of candidates of each method's space for random or optuna"
     )
-    scheduler: Literal["none", "asha"] = Field(
-        "none", description="asha stops trials that fall behind at a ninth and a third of the rounds"
+    tune_rounds: Literal["halving", "full"] = Field(
+        "halving",
+        description="halving: on the first tuning seed, the better half of a method's candidates goes on after half of "
+        "the rounds; full: all run to the end",
     )
     tune_seeds: list[Seed] = Field(
         list(TUNE_SEEDS), min_length=1, description="seeds for tuning, different from the final ones"
@@ -110,14 +112,11 @@ class Tuning(RootSection):
             return None
         return {"margin": self.margin, "most": self.max_seeds or MOST_SEEDS}
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all points of a grid are tried to the end."""
-        return (self.search, self.scheduler) == ("grid", "none")
-
     def as_plan(self) -> dict[str, Any]:
         """The entries of plan.json."""
-        return dict(point=self.point, search=self.search, scheduler=self.scheduler, stopping_rule=self.stopping_rule)
+        return dict(
+            point=self.point, search=self.search, tune_rounds=self.tune_rounds, stopping_rule=self.stopping_rule
+        )
 
     def with_final_seeds(self, config: Config) -> Config:
         """The configuration with the seeds of final runs: those that are set, or of the first look, or the default.
@@ -158,7 +157,7 @@ class ComparisonTuning(Tuning):
     def _tunes_something(self) -> "ComparisonTuning":
         """Raises ConfigError for keys of tuning where nothing is tuned."""
         untuned = self.tune == 0
-        for key in ("budget_steps", "scheduler", "tune_seeds") if untuned else ():
+        for key in ("budget_steps", "tune_rounds", "tune_seeds") if untuned else ():
             if getattr(self, key) != type(self).model_fields[key].default:
                 raise ConfigError(
                     f"{key}: without effect with tune = 0, which tries no candidates; leave one of them out"

@@ -168,11 +168,6 @@ def takes_gpu(job: Job) -> bool:
     return bool(job.config.resources.gpus_per_host)
 
 
-def shares_a_gpu(job: Job) -> bool:
-    """Whether its hosts have less than a whole GPU, which may be too little."""
-    return 0 < float(job.config.resources.gpus_per_host) < 1
-
-
 def with_share(job: Job, share: float) -> Job:
     """The job with this share of a GPU for each of its hosts."""
     config = job.config.model_copy(deep=True)

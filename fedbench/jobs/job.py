@@ -1,42 +1,38 @@
 """A job: one seed of one resolved configuration, run in a folder of its own and reused by later studies."""
 
+import json
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.config import Config
 from fedbench.jobs import provenance, run_names, run_state
-from fedbench.results.files import read_json, write_json_atomically
+from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, EntryRole, point_name
 from fedbench.results.reader import Records
 
 ERROR = "error.txt"
-STOPPED = ".stopped.json"
-"""The studies that stopped a job before its end, and after which round; another study continues it.
-
-A hidden file, so that it stays in the results folder when the job runs on another machine.
-"""
 JOBS = "run"
 """The folder below a results folder that holds the jobs."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """error: why it failed, or when it was stopped. score: the last of a stopped job; higher is better."""
+    """error: why it failed, or after which round it stopped."""
 
     status: Literal["done", "failed", "stopped", "missing"]
     error: str | None = None
-    score: float | None = None
 
 
 @dataclass(frozen=True)
 class Job:
     """config: resolved, with one seed. label, values and setting: its name in a study, and what the study varied.
 
-    study: the folder of the study that may stop it early. point: the evaluation point by which it is judged. code:
-    fingerprint of the user's code to run it with, if another process may run it. shorter: folder of the same job with
-    fewer rounds, from whose checkpoint a new one continues. shares_gpu: whether its share of a GPU is chosen when it
-    starts.
+    study: the folder of its study. point: the evaluation point by which it is judged. code: fingerprint of the user's
+    code to run it with, if another process may run it. shorter: folder of the same job with fewer rounds, from whose
+    checkpoint a new one continues. pause: the round after whose evaluation it stops; the same job without it continues
+    from there. shares_gpu: whether its share of a GPU is chosen when it starts.
     """
 
     config: Config
@@ -49,6 +45,7 @@ class Job:
     point: str = "after_agg"
     code: str | None = None
     shorter: Path | None = None
+    pause: int | None = None
     shares_gpu: bool = False
 
     def __str__(self) -> str:
@@ -75,12 +72,17 @@ class Job:
         state = run_state.state_of(self.folder, self.config)
         return "begun" if state == "new" and self.shorter else state
 
+    @property
+    def last(self) -> int:
+        """The last round that it evaluates."""
+        return self.pause or self.config.rounds
+
     def outcome(self) -> Outcome:
-        """The outcome recorded in its folder."""
+        """The outcome recorded in its folder; a job that pauses has stopped as soon as that round is evaluated."""
+        if self.pause is not None and self._evaluated() >= self.pause:
+            return Outcome("stopped", f"stopped after round {self.pause} of {self.config.rounds}")
         if (self.folder / "config.yaml").exists() and Records(self.folder).summary().get("complete"):
             return Outcome("done")
-        if (stop := self._stops().get(self._stopper())) is not None:
-            return Outcome("stopped", f"stopped after round {stop['round']} of {self.config.rounds}", stop["score"])
         error = self.folder / ERROR
         return Outcome("failed", error.read_text().strip()) if error.exists() else Outcome("missing")
 
@@ -90,24 +92,24 @@ class Job:
         a_round = read_json(self.folder / "summary.json", []).get("seconds_per_round")
         return None if a_round is None else float(a_round) * self.config.rounds
 
-    def stop(self, round: int, score: float) -> None:
-        """Record that the study stopped it; its results are kept."""
-        write_json_atomically(
-            self.folder / STOPPED, {**self._stops(), self._stopper(): {"round": round, "score": score}}
-        )
+    def score_at_pause(self) -> float | None:
+        """The validation score at its point in the round after which it pauses; None if it is not finite."""
+        records = Records(self.folder)
+        name, frame = f"val_{records.metric().name}", records.metrics()
+        frame = frame[(frame["point"] == self.point) & (frame["round"] == self.pause)]
+        return next(map(float, frame[name].dropna()), None)
 
-    def forget_end(self) -> None:
-        """Remove the record of its failure or stop, before it is run again."""
+    def _evaluated(self) -> int:
+        """The last evaluated round so far; of half a line, which a killed command has left, nothing is known."""
+        path = self.folder / "metrics.jsonl"
+        for line in reversed(path.read_text().splitlines() if path.exists() else []):
+            with suppress(ValueError):
+                return int(json.loads(line)["round"])
+        return 0
+
+    def forget_failure(self) -> None:
+        """Remove the record of its failure, before it is run again."""
         (self.folder / ERROR).unlink(missing_ok=True)
-        stops = self._stops()
-        if stops.pop(self._stopper(), None) is not None:
-            write_json_atomically(self.folder / STOPPED, stops)
-
-    def _stops(self) -> dict[str, Any]:
-        return read_json(self.folder / STOPPED, [])
-
-    def _stopper(self) -> str:
-        return run_names.relative_path(self.study, self.folder) if self.study else ""
 
     def entry(self, study: Path) -> Entry:
         """Its entry in the plan of a study."""

@@ -21,6 +21,7 @@ from fedbench.results.events import (
     Remark,
     SeedBegun,
     SeedEnded,
+    SeedPaused,
     WatchedEvent,
 )
 from fedbench.results.reader import Records
@@ -108,7 +109,7 @@ class OpenJob:
     @property
     def task(self) -> SeedTask:
         """The driver's task. Its folder is absolute, because processes of an existing Ray work in another one."""
-        return SeedTask(self.job.config, self.job.folder.absolute(), self.begun)
+        return SeedTask(self.job.config, self.job.folder.absolute(), self.begun, self.job.pause)
 
     def handle(self, event: Event) -> None:
         """Handle an event of the driver."""
@@ -117,6 +118,8 @@ class OpenJob:
                 self._attach_loggers()
             case SeedEnded(warnings):
                 self._finish(warnings)
+            case SeedPaused():
+                self.close_loggers("success")
             case ModelsBuilt(sizes):
                 description.note(self.job.folder, models=sizes)
             case CheckpointRestored():

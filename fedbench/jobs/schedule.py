@@ -26,7 +26,6 @@ from fedbench.jobs.tune_callbacks import (
     JobProgress,
     MoreJobs,
     OnJobProgress,
-    asha_per_method,
     import_tune,
     job_queue,
     progress_callback,
@@ -39,7 +38,6 @@ from fedbench.silence import silence_logger
 
 log = logging.getLogger("fedbench")
 
-ENDED = ("done", "stopped")
 OUT_OF_MEMORY = (
     "Ray ended its process to save memory although no other trial ran: free some memory, or take a smaller model or "
     "train.batch_size; the same command continues from the last checkpoint"
@@ -55,7 +53,6 @@ def run_jobs(
     trials: int | None,
     watch: Watch,
     more: MoreJobs = tuple,
-    early: bool = False,
     tune_folder: Path | None = None,
     shares: GpuShares | None = None,
 ) -> dict[str, Outcome]:
@@ -63,15 +60,15 @@ def run_jobs(
 
     A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
     continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
-    needed. more: called for further jobs when there is room. early: jobs that fall behind are stopped. tune_folder: for
-    Tune's own records of the trials. shares: what earlier stages of a study have learned about shares of GPUs.
+    needed. more: called for further jobs when there is room. tune_folder: for Tune's own records of the trials. shares:
+    what earlier stages of a study have learned about shares of GPUs.
     """
     every = list(jobs)
 
     def further() -> Sequence[Job]:
         while added := list(more()):
             every.extend(added)
-            if left := [job for job in added if not _has_ended(job, early)]:
+            if left := [job for job in added if not has_ended(job)]:
                 return left
         return []
 
@@ -79,21 +76,23 @@ def run_jobs(
         if job.outcome().status == "done":
             run_state.state_of(job.folder, job.config)
             folder_locks.remove_leftovers(job.folder, job.config.rounds)
-    # Two labels may stand for one run, which must not run in two trials at once.
-    left = list({job.folder: job for job in reversed(every) if not _has_ended(job, early)}.values())[::-1]
-    left = left or list(further())
+    # Two labels may stand for one run, which must not run in two trials at once: one that does not pause includes both.
+    first = dict[Path, Job]()
+    for job in every:
+        if not has_ended(job) and (job.folder not in first or (first[job.folder].pause and not job.pause)):
+            first[job.folder] = job
+    left = list(first.values()) or list(further())
     if left:
-        with ray_for(left[0].config, trials, early) as ray:
+        with ray_for(left[0].config, trials) as ray:
             tell: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
             if ray is None:
                 while left:
                     job = left.pop(0)
                     tell({job.name: 0.0})
-                    job.forget_end()
+                    job.forget_failure()
                     run_job(job, watch=at_most_every(SYNC_EVERY, partial(_tell_round, tell, job)))
                     left = left or list(further())
             else:
-                ended = [job for job in every if _has_ended(job, early)]
                 shares = shares or GpuShares()
                 has_room = begin_shares(ray, shares, every, left, trials, knows_all=more is tuple)
                 with supplies_for(ray, every) as supplies:
@@ -105,7 +104,6 @@ def run_jobs(
                         queue = job_queue(left, further, shares, has_room)
                         tuner = _tuner(
                             queue,
-                            asha_per_method(ended) if early else None,
                             tune_folder or scratch,
                             most,
                             [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
@@ -141,34 +139,34 @@ def run_queue(tuner: Any, queue: Any) -> list[Job]:
     return [*queue.waiting]
 
 
-def _has_ended(job: Job, early: bool) -> bool:
-    """Whether nothing is left to do. A stopped job continues if early stopping is off."""
-    return job.outcome().status in (ENDED if early else ENDED[:1])
+def has_ended(job: Job) -> bool:
+    """Whether nothing is left to do: it is done, or has paused."""
+    return job.outcome().status in ("done", "stopped")
 
 
 @contextmanager
-def ray_for(trial: Config, trials: int | None, early: bool = False) -> Iterator[Any]:
-    """Ray for a block that runs trials like this one; None if they need none. early: trials may be stopped.
+def ray_for(trial: Config, trials: int | None) -> Iterator[Any]:
+    """Ray for a block that runs trials like this one; None if they need none.
 
     Raises ConfigError if a trial could never run.
     """
-    if not needs_ray(trial, trials, early):
+    if not needs_ray(trial, trials):
         yield None
         return
-    require("ray", "stop no trials early" if early else "use --hosts 0 --trials 1")
+    require("ray", "use --hosts 0 --trials 1")
     with cluster.connect(trial, cpus=1) as ray:
         _require_room(trial, ray.cluster_resources())
         yield ray
 
 
-def needs_ray(trial: Config, trials: int | None, early: bool = False) -> bool:
-    """Whether trials like this one run by Ray: not if one runs at a time, in this process, to its end."""
-    return trials != 1 or trial.resources.hosts != 0 or early
+def needs_ray(trial: Config, trials: int | None) -> bool:
+    """Whether trials like this one run by Ray: not if one runs at a time, in this process."""
+    return trials != 1 or trial.resources.hosts != 0
 
 
-def check_room(trial: Config, trials: int | None, early: bool) -> None:
+def check_room(trial: Config, trials: int | None) -> None:
     """Raises ConfigError if a trial could never run on this machine; a cluster is asked when the trials begin."""
-    if needs_ray(trial, trials, early) and trial.resources.address == "local" and not cluster.is_joined():
+    if needs_ray(trial, trials) and trial.resources.address == "local" and not cluster.is_joined():
         _require_room(trial, this_machine().machines[0])
 
 
@@ -183,7 +181,7 @@ def _require_room(trial: Config, total: Mapping[str, float]) -> None:
 
 def _tell_round(on_progress: OnJobProgress, job: Job, event: WatchedEvent) -> None:
     if isinstance(event, Evaluation):
-        on_progress({job.name: event.round / job.config.rounds})
+        on_progress({job.name: event.round / job.last})
 
 
 def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:
@@ -260,7 +258,6 @@ def describe_cluster(config: Config) -> str | None:
 
 def _tuner(
     queue: Any,
-    scheduler: Any,
     storage: Path,
     most_at_once: int,
     callbacks: list[Any],
@@ -278,7 +275,6 @@ def _tuner(
             metric="score",
             mode="max",
             search_alg=queue,
-            scheduler=scheduler,
             num_samples=-1,
             trial_name_creator=trial_name,
             trial_dirname_creator=trial_name,

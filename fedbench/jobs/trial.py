@@ -69,7 +69,7 @@ class BackgroundJob:
         if not isinstance(event, Evaluation):
             return
         self._last = tune_result(event, self.job.point)
-        if event.round < self.job.config.rounds:
+        if event.round < self.job.last:
             self._results.put(self._last)
             if self._stopped.is_set():
                 raise NotWantedError

@@ -1,24 +1,17 @@
-"""Callbacks for Ray Tune: they choose the next job, stop jobs early, and report progress."""
+"""Callbacks for Ray Tune: they choose the next job and report progress."""
 
 import logging
 import os
 import re
 from collections.abc import Callable, Mapping, Sequence
-from math import ceil
-from types import SimpleNamespace
 from typing import Any
 
-from fedbench.jobs.gpu_shares import GpuShares, shares_a_gpu
+from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import at_most_every, last_line, write_error
-from fedbench.results.reader import Records
 from fedbench.runtime import retries
 from fedbench.runtime.ray.liveness import MEMORY_REMEDY, check_alive
 
-REDUCTION = 3
-"""The best third of the trials at a rung continues to the next, at three times as many rounds."""
-RUNGS = 2
-"""Number of rungs before the last round: at a ninth and at a third of the rounds."""
 LONGEST_TRIAL_NAME = 100
 """Maximum length of a trial's name."""
 REPORT_EVERY = 20.0
@@ -69,18 +62,20 @@ def job_queue(
             super().__init__()
             self.waiting = list(jobs)
             self.running: dict[str, Job] = {}
+            self.may_grow = True
 
         def suggest(self, trial_id: str) -> Any:
-            if not self.waiting:
+            if not self.waiting and self.may_grow:
                 self.waiting += more()
+                self.may_grow = bool(self.waiting)  # or when a running job has ended
             if not self.waiting:
-                return None if any(map(shares_a_gpu, self.running.values())) else Searcher.FINISHED
+                return None if self.running else Searcher.FINISHED
             job = shares.with_share(self.waiting[0])
             if not has_room(job, [*self.running.values()]):
                 return None
             del self.waiting[0]
             self.running[trial_id] = job
-            job.forget_end()
+            job.forget_failure()
             return {"job": job, "method": job.label, "seed": job.seed, **job.values}
 
         def on_trial_result(self, trial_id: str, result: Any) -> None:
@@ -90,6 +85,7 @@ def job_queue(
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
             """Repeats a job whose GPU was full; other outcomes are known from its folder."""
             job = self.running.pop(trial_id)
+            self.may_grow = True
             shares.learn(job, ended=True)
             if result and result.get("gpu_full") and (again := shares.after_full(job)) is not None:
                 self.waiting.insert(0, again)
@@ -101,76 +97,6 @@ def job_queue(
             """Does nothing, for the same reason."""
 
     return Jobs()
-
-
-def asha_per_method(known: Sequence[Job]) -> Any:
-    """Asynchronous successive halving among the trials of one method and seed; methods do not compete here.
-
-    known: jobs done or stopped before, with which new ones compete too.
-    """
-    from ray.tune.schedulers import ASHAScheduler, FIFOScheduler, TrialScheduler
-
-    class Halving(FIFOScheduler):
-        def __init__(self) -> None:
-            super().__init__()
-            self.groups: dict[tuple[Any, ...], Any] = {}
-
-        def group(self, job: Job) -> Any:
-            key = (job.setting, job.label, job.seed)
-            if key not in self.groups:
-                self.groups[key] = asha(job.config.rounds, job.config.evaluate.every)
-                for other in known:
-                    if (other.setting, other.label, other.seed) == key:
-                        _replay(self.groups[key], other)
-            return self.groups[key]
-
-        def on_trial_add(self, tune_controller: Any, trial: Any) -> None:
-            self.group(trial.config["job"]).on_trial_add(tune_controller, trial)
-
-        def on_trial_result(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> str:
-            job = trial.config["job"]
-            decision = str(self.group(job).on_trial_result(tune_controller, trial, result))
-            if decision == TrialScheduler.STOP:
-                job.stop(result["round"], result["score"])
-            return decision
-
-        def on_trial_complete(self, tune_controller: Any, trial: Any, result: dict[str, Any]) -> None:
-            self.group(trial.config["job"]).on_trial_complete(tune_controller, trial, result)
-
-        def on_trial_remove(self, tune_controller: Any, trial: Any) -> None:
-            self.group(trial.config["job"]).on_trial_remove(tune_controller, trial)
-
-    def asha(rounds: int, every: int) -> Any:
-        grace = min(rounds, max(every, ceil(rounds / REDUCTION**RUNGS)))
-        return ASHAScheduler(
-            "round",
-            "score",
-            "max",
-            max_t=rounds,
-            grace_period=grace,
-            reduction_factor=REDUCTION,
-            stop_last_trials=False,
-        )
-
-    return Halving()
-
-
-def _replay(scheduler: Any, job: Job) -> None:
-    """Show a scheduler the evaluations of a job that it did not see."""
-    trial = SimpleNamespace(trial_id=job.name)
-    scheduler.on_trial_add(None, trial)
-    for round, score in scores_by_round(job):
-        scheduler.on_trial_result(None, trial, {"round": round, "score": score})
-
-
-def scores_by_round(job: Job) -> list[tuple[int, float]]:
-    """Round and score of the evaluations in a job's folder; a higher score is better."""
-    records = Records(job.folder)
-    metric = records.metric()
-    frame = records.metrics()
-    frame = frame[frame["point"] == job.point].dropna(subset=[f"val_{metric.name}"])
-    sign = 1 if metric.higher else -1
-    return [(int(r), sign * float(v)) for r, v in zip(frame["round"], frame[f"val_{metric.name}"], strict=True)]
 
 
 def progress_callback(on_progress: OnJobProgress) -> Any:
@@ -199,7 +125,7 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
         ) -> None:
             job = trial.config["job"]
-            self.over[job.name] = result.get("round", 0) / job.config.rounds
+            self.over[job.name] = result.get("round", 0) / job.last
             self.tell_now_and_then(trials)
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:

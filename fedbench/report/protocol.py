@@ -257,7 +257,7 @@ def _tuning(facts: Facts) -> str:
     apart = "none of which is a seed" if len(seeds) > 1 else "which is no seed"
     apart = f"of which {ranges(shared)} {'is a seed' if len(shared) == 1 else 'are seeds'}" if shared else apart
     halves = "; after each of them the better half of the candidates stays" if plan.drops_points_early else ""
-    early = "; ASHA stops trials that fall behind" if plan.scheduler == "asha" else ""
+    early = "; on the first, the worse half stops after half of the rounds" if plan.stopped() else ""
     more = [
         f"{facts.called(left)} {'is' if len(left) == 1 else 'are'} not tuned." if left else "",
         "Beside these, the neighbours of the best candidates were tried." if any(plan.beside_best.values()) else "",

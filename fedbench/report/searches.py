@@ -66,11 +66,7 @@ def search_notes(plan: Plan) -> list[str]:
     """The rates of all methods, trials stopped early, points left out, and trials repeated with more of a GPU."""
     lines = rates_note(plan)
     lines += [f"Left out as invalid: {line}." for line in plan.left_out()]
-    if stopped := plan.stopped():
-        count = sum(entry.role == "candidate" for entry in plan.entries)
-        names = ", ".join(f"{entry.label} {entry.name}" for entry in stopped)
-        lines.append(f"{len(stopped)} of {count} trials were stopped early and are never chosen: {names}.")
-    return lines + plan.gpu_notes()
+    return [*lines, *filter(None, [plan.saved_note()]), *plan.gpu_notes()]
 
 
 def parallel_coordinates(metric: Metric, points: Sequence[Entry], keys: Sequence[str], chosen: str) -> go.Figure:

@@ -63,7 +63,12 @@ class SeedEnded:
     warnings: Sequence[str]
 
 
+@dataclass(frozen=True)
+class SeedPaused:
+    """A seed stops before its last round, with a checkpoint from which it can be continued."""
+
+
 WatchedEvent = Remark | Evaluation | NewcomersJoin
 """The events that watchers of a run get."""
-Event = WatchedEvent | SeedBegun | CheckpointRestored | ModelsBuilt | SeedEnded
+Event = WatchedEvent | SeedBegun | CheckpointRestored | ModelsBuilt | SeedEnded | SeedPaused
 """All events of a driver."""

@@ -26,7 +26,7 @@ class Entry:
 
     role: candidate of a choice, or final, which tables and figures show. label: its name in them. values: what
     distinguishes a candidate from others of its label, by dotted key. path: of its folder, relative to the plan's.
-    status: done, failed, stopped (early, by a scheduler) or missing; error: why it failed, or after which round it was
+    status: done, failed, stopped (early) or missing; error: why it failed, or after which round it was
     stopped. scores: the primary metric after the last round at the plan's point, by split. code: identifies the user's
     code, if any.
     """
@@ -56,13 +56,14 @@ class Plan:
     a value past it is legal: a better one may lie there. untried: further keys whose values beside the chosen one were
     not all tried with the others of the point. beside_best: how many points beside chosen ones were tried in addition
     to the budget, by label. tuning_doubts: sentences on why the chosen points may not be the best. point: the
-    evaluation point of choices and of the answer. search, scheduler: how points were found, and whether trials were
-    stopped early. budgets: points by label, where they count as equal although numbers differ. by_steps: whether
-    budgets are equal in gradient steps, as asked. refused: invalid points, as `[label, point, why]`. stopping_rule: if
-    seeds are added until the comparison is decided, its margin, in the unit that is shown, and the maximum number of
-    seeds. gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs that it had each time, if their
-    memory was too small at first. references: the labels of methods that train on the pooled data of all clients: they
-    are shown and do not compete.
+    evaluation point of choices and of the answer. search: how points were found. tune_rounds: whether the worse half of
+    points stops early (halving) or all run to the end (full); rounds_saved: rounds of tuning that were not run, and of
+    how many. budgets: points by label, where they count as equal although numbers differ. by_steps: whether budgets
+    are equal in gradient steps, as asked. refused: invalid points, as `[label, point, why]`. stopping_rule: if seeds
+    are added until the comparison is decided, its margin, in the unit that is shown, and the maximum number of seeds.
+    gpus: how trials share GPUs, in a sentence. gpu_full: by trial, the GPUs that it had each time, if their memory was
+    too small at first. references: the labels of methods that train on the pooled data of all clients: they are shown
+    and do not compete.
     """
 
     kind: str
@@ -77,7 +78,8 @@ class Plan:
     tuning_doubts: list[str] = field(default_factory=list)
     point: str = "after_agg"
     search: str = "grid"
-    scheduler: str = "none"
+    tune_rounds: str = "full"
+    rounds_saved: tuple[int, int] = (0, 0)
     budgets: dict[str, int] = field(default_factory=dict)
     refused: list[list[str]] = field(default_factory=list)
     stopping_rule: dict[str, float] | None = None
@@ -214,11 +216,21 @@ class Plan:
         more = f" and {len(tries) - MOST_NAMED} more" if len(tries) > MOST_NAMED else ""
         return [f"{what}: {', '.join(tries[:MOST_NAMED])}{more}."]
 
+    def saved_note(self) -> str:
+        """What tuning has saved by points that stopped early, as a sentence; empty if none did, or some may go on."""
+        stopped = self.stopped()
+        if not stopped or not self.choices:
+            return ""
+        saved, of = self.rounds_saved
+        rounds = f": {saved:,} of {of:,} rounds of tuning were not run" if of else ""
+        tried = sum(entry.role == "candidate" for entry in self.entries)
+        return f"{len(stopped)} of {tried} trials stopped early, the worse half of their method's candidates{rounds}."
+
     def failed(self) -> list[Entry]:
         return [entry for entry in self.entries if entry.status == "failed"]
 
     def stopped(self) -> list[Entry]:
-        """Trials that a scheduler ended early, which are never chosen."""
+        """Trials that were ended early, which are never chosen."""
         return [entry for entry in self.entries if entry.status == "stopped"]
 
 

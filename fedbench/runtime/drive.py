@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbench.config import Config
 from fedbench.errors import RunError
-from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun, SeedEnded
+from fedbench.results.events import CheckpointRestored, Event, Remark, SeedBegun, SeedEnded, SeedPaused
 from fedbench.results.files import hold_file_lock
 from fedbench.runtime import retries
 from fedbench.runtime.driver import Driver
@@ -22,11 +22,15 @@ from fedbench.runtime.states.store import StateLostError
 
 @dataclass(frozen=True)
 class SeedTask:
-    """One seed of a run to be driven: its configuration, its folder, and whether a checkpoint may be there."""
+    """One seed of a run to be driven: its configuration, its folder, and whether a checkpoint may be there.
+
+    pause: the round after whose evaluation it stops, to be continued later.
+    """
 
     config: Config
     folder: Path
     resume: bool = False
+    pause: int | None = None
 
 
 def drive_seeds(
@@ -34,12 +38,14 @@ def drive_seeds(
 ) -> None:
     """Drive the seeds of a run, one after another.
 
-    on_event: gets the number of a task with each of its events: those of `drive`, and one when it begins and ends.
+    on_event: gets the number of a task with each of its events: those of `drive`, and one when it begins, and when it
+    ends or pauses.
     """
     for number, task in tasks.items():
         on_event(number, SeedBegun())
-        warnings = drive(run.of_seed(task.config), task.folder, hosts, partial(on_event, number), task.resume)
-        on_event(number, SeedEnded(warnings))
+        own = run.of_seed(task.config)
+        warnings = drive(own, task.folder, hosts, partial(on_event, number), task.resume, task.pause)
+        on_event(number, SeedPaused() if warnings is None else SeedEnded(warnings))
 
 
 def drive(
@@ -48,11 +54,13 @@ def drive(
     hosts: Hosts,
     on_event: Callable[[Event], None] = lambda event: None,
     resume: bool = False,
-) -> list[str]:
-    """Drive a run of one seed in its folder; returns the warnings.
+    pause: int | None = None,
+) -> list[str] | None:
+    """Drive a run of one seed in its folder; returns the warnings, or None if it has paused.
 
     If private states are lost with their host, the run continues from the last checkpoint. on_event: gets every
-    evaluated round. resume: continue from the checkpoint, if there is one.
+    evaluated round. resume: continue from the checkpoint, if there is one. pause: stop after the evaluation of this
+    round, with a checkpoint.
     """
     with only_driver(folder / "config.yaml"):
         lost, reached = 0, -1
@@ -68,13 +76,15 @@ def drive(
             if (round := kept["record"]["number"] if kept else 0) > reached:
                 lost, reached = 0, round
             try:
-                driver = Driver.of(run, hosts, recorder, on_event)
-                driver.run(kept)
+                driver = Driver.of(run, hosts, recorder, on_event, pause)
+                complete = driver.run(kept)
             except StateLostError as error:
                 where = "from the last checkpoint" if checkpoint.load(folder / "checkpoint") else "from the beginning"
                 on_event(Remark(f"{error} with its host: continuing {where}"))
                 resume, lost = True, lost + 1
                 continue
+            if not complete:
+                return None
             recorder.write_tables()
             refuse_untrained(run.seed, driver.record.fits)
             return recorder.warnings

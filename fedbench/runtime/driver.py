@@ -37,7 +37,8 @@ from fedbench.runtime.warnings import first_warnings
 class Driver:
     """Runs one configuration with one seed.
 
-    on_event: gets what happens, above all every evaluated round; warnings: given before round 1.
+    on_event: gets what happens, above all every evaluated round; warnings: given before round 1. pause: the round after
+    whose evaluation it leaves a checkpoint and stops, if it is not the last.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Driver:
         recorder: Recorder,
         on_event: Callable[[Event], None],
         warnings: Sequence[str],
+        pause: int | None = None,
     ) -> None:
         self.parts, self.config, self.seed = parts, parts.run.config, parts.seed
         self.context, self.method = parts.context, parts.method
@@ -64,6 +66,7 @@ class Driver:
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
         self.warnings = [*warnings, *first_warnings(parts), *ours]
+        self.last = min(pause or self.config.rounds, self.config.rounds)
         keys = self.config.checkpoint
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", keys.every, self.config.rounds, keys.keep)
 
@@ -74,6 +77,7 @@ class Driver:
         hosts: Hosts,
         recorder: Recorder,
         on_event: Callable[[Event], None] = lambda event: None,
+        pause: int | None = None,
     ) -> "Driver":
         """The driver of a run of one seed."""
         config, dataset, seed = run.config, run.dataset, run.seed
@@ -84,20 +88,24 @@ class Driver:
         largest = max(trees.nbytes(model.learner.initial()) for model in parts.models)
         states, messages = parts.context.clients * largest, 2 * parts.context.participants_per_round * largest
         setup = Setup(config, seed, dealt, known, state_bytes=states, message_bytes=messages)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings])
+        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], pause)
 
     @property
     def server(self) -> ServerState:
         """The state of the server half."""
         return self.server_half.state
 
-    def run(self, kept: dict[str, Any] | None = None) -> None:
-        """Make all exchanges, or those after a checkpoint. kept: the driver's part of the checkpoint."""
+    def run(self, kept: dict[str, Any] | None = None) -> bool:
+        """Make all exchanges, or those after a checkpoint; returns whether the run is complete.
+
+        kept: the driver's part of the checkpoint.
+        """
         with torch_threads(self.config.train.threads):
             self.begin(kept)
-            for number in range(self.record.number, self.config.rounds + 1):
+            for number in range(self.record.number, self.last + 1):
                 self.exchange(number)
             self.end()
+        return self.last == self.config.rounds
 
     def begin(self, kept: dict[str, Any] | None = None) -> None:
         """Set up hosts and server."""
@@ -115,8 +123,9 @@ class Driver:
         self.observers.on_begin(self)
 
     def end(self) -> None:
-        """Have observers do what comes last, and release what only this run needed."""
-        self.remarks.give(self.observers.on_end(self))
+        """Have observers do what comes last, if the run is complete, and release what only this run needed."""
+        if self.last == self.config.rounds:
+            self.remarks.give(self.observers.on_end(self))
         self.hosts.end()
         self._pass_on_remarks()
 
@@ -278,7 +287,7 @@ class Driver:
     def _checkpoint(self) -> None:
         """Write a checkpoint if one is due; if the disk is full, the run continues without it."""
         round = self.record.number
-        if self.checkpoints.is_due(round):
+        if self.checkpoints.is_due(round) or round > self.last:
             try:
                 self.checkpoints.keep(round, self._content, self._versions(), self.hosts.snapshot)
             except OSError as error:

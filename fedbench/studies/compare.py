@@ -240,9 +240,9 @@ def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any
     names = [(method.label, method.fixed) for method in asked.compared]
     tuning = asked.tuning
     known: tuple[Any, ...] = (config.key(), names, tuning.tune, tuning.point, tuning.final_val, dict(over))
-    if not tuning.is_plain or tuning.budget_steps or asked.space:
+    if tuning.search != "grid" or tuning.budget_steps or asked.space:
         # A search with more samples uses the same folder.
         space = Space(dict(asked.space)).as_text() if isinstance(asked.space, Mapping) else asked.space is not None
-        known += (tuning.search, tuning.scheduler, tuning.budget_steps, space)
+        known += (tuning.search, tuning.budget_steps, space)
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{hash_of(known)[:8]}"

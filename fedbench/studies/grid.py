@@ -55,7 +55,7 @@ def grid(
     Final runs have the seeds of the configuration, by default 0 to 9. space: values or distributions of Ray Tune by
     key, for the baselines too as far as they have the key, or for one method, `{"local:train.lr": [0.01, 0.1]}`;
     `paper` for the grid of the method's paper; by default each method's own. tuning: the keys of `Tuning`, such as
-    tune=6, search="random", samples=12, scheduler="asha", final_val=0, or until_decided=True, margin=1.
+    tune=6, search="random", samples=12, tune_rounds="full", final_val=0, or until_decided=True, margin=1.
     trials: how many runs go side by side at most, by default as many as fit.
 
     >>> small = {"method": "fedprox", "rounds": 1, "seeds": [0], "resources": {"hosts": 0}}
@@ -94,6 +94,6 @@ def plan_grid(
 
 def _name(config: Config, tuning: Tuning, tried: Sequence[Any], own: Space) -> str:
     """The folder's name, equal for equal spaces: more samples of one go into the same folder."""
-    known = tried if tuning.is_plain else (tuning.search, tuning.scheduler, own.as_text())
+    known = tried if tuning.search == "grid" else (tuning.search, own.as_text())
     digits = hash_of((config.key(), known, tuning.point, tuning.final_val))[:8]
     return f"{config.method.name.rpartition(':')[2]}-{config.data.name.rpartition('/')[2]}-{digits}"

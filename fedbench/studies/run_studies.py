@@ -17,7 +17,7 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.schedule import check_room, ray_for, run_jobs
+from fedbench.jobs.schedule import check_room, has_ended, ray_for, run_jobs
 from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
 from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label
@@ -73,15 +73,13 @@ def run_studies(
                 log.warning("%s", line)
             for line in cost(studies, trials, hours):
                 log.info("%s", line)
-            early = any(study.plan.scheduler != "none" for study in studies)
             scratch = studies[0].folder / SCRATCH
             stack.callback(shutil.rmtree, scratch, ignore_errors=True)  # after Ray has ended, whatever ended the study
-            stack.enter_context(ray_for(studies[0].first_job().config, trials, early))
+            stack.enter_context(ray_for(studies[0].first_job().config, trials))
             for study in studies:
                 study.recall()
-            tuning: dict[str, Any] = {"early": early, "tune_folder": studies[0].folder / TUNE}
-            proposes = any(method.samples for study in studies for method in study.compared)
-            more: MoreJobs = partial(_propose, studies) if proposes else tuple
+            tuning: dict[str, Any] = {"tune_folder": studies[0].folder / TUNE}
+            more: MoreJobs = stages.further if any(study.grows for study in studies) else tuple
             stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
             for place in range(1, max(len(study.tune_seeds) for study in studies)):
                 better = [study.better_candidates(place) for study in studies]
@@ -126,8 +124,7 @@ def check_studies(
     for study in studies:
         study.check(told, say)
         choose_engine(study)
-    early = any(study.plan.scheduler != "none" for study in studies)
-    check_room(studies[0].first_job().config, trials, early)
+    check_room(studies[0].first_job().config, trials)
 
 
 def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
@@ -189,7 +186,7 @@ class _StageRunner:
         if not every:
             return False
         run_state.warn_about_changes([(job.folder, job.config) for job in every])
-        if not self.has_run and any(job.outcome().status != "done" for job in every):
+        if not self.has_run and not all(map(has_ended, every)):
             self.has_run = True
             for line in check_new_code(*one_run_of_each(self.studies)):
                 log.info("%s", line)
@@ -199,9 +196,17 @@ class _StageRunner:
         if self.has_begun:
             log.info("%s", time_left_line(self.studies, self.trials))
         self.has_begun = True
-        known = run_jobs(every, scratch, self.trials, told, shares=self.shares, **how)
-        self.has_run |= len(known) > len(every)
+        run_jobs(every, scratch, self.trials, told, shares=self.shares, **how)
         return True
+
+    def further(self) -> list[Job]:
+        """Jobs that follow from those of the first stage: of the first study that continues or proposes some."""
+        for study in self.studies:
+            if added := [*study.continued(), *study.propose()]:
+                study.begin(added)
+                self.has_run |= not all(map(has_ended, added))
+                return added
+        return []
 
     def _write_and_tell(self, stage: str, twice: Set[str], outcomes: dict[str, Outcome], progress: JobProgress) -> None:
         """twice: names of jobs that have their run in common with another one, which runs once."""
@@ -241,12 +246,3 @@ def _looks_so_far(studies: Sequence[TuningStudy]) -> str:
         return f"{sequential_answer(study, test)}{against}\nup to {next_looks(test)}"
     over = sum(test.is_over for _, test in tests)
     return f"decided in {over} of {len(tests)} settings, more seeds in the others"
-
-
-def _propose(studies: Sequence[TuningStudy]) -> list[Job]:
-    """Further jobs of the first study that proposes some."""
-    for study in studies:
-        if added := study.propose():
-            study.begin(added)
-            return added
-    return []

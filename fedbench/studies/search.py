@@ -33,11 +33,10 @@ def is_count(value: Any) -> bool:
 
 @dataclass(frozen=True)
 class TriedPoint:
-    """A point of a search. score: higher is better; the last one of a stopped trial; None: no score yet."""
+    """A point of a search. score: higher is better; None: no score yet."""
 
     values: Values
     score: float | None = None
-    stopped: bool = False
 
 
 def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values], bool]) -> Values | None:
@@ -71,7 +70,4 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
 def _tell(search: Any, point: TriedPoint) -> None:
     if point.score is None or not isfinite(point.score):
         return
-    if point.stopped:
-        search.add_evaluated_point(point.values, None, pruned=True, intermediate_values=[point.score])
-    else:
-        search.add_evaluated_point(point.values, point.score)
+    search.add_evaluated_point(point.values, point.score)

@@ -30,8 +30,6 @@ RAY = (cluster.START, 2 * cluster.START)
 """Seconds until a local Ray has started, likewise."""
 PAGE = 4.0
 """Measured seconds for tables and page of a study."""
-STOPPED_EARLY = 0.26
-"""Share of the rounds that trials make if a third of them goes on at a ninth, and a third of these at a third."""
 USUAL, SLOWEST = 1.1, 3.0
 """Measured processor time of runs of the usual and of the slowest methods, in multiples of their gradient steps'."""
 SLOWER = {
@@ -63,11 +61,11 @@ class Room:
     @classmethod
     def of(cls, studies: Sequence[TuningStudy], trials: int | None) -> "Room":
         """The room for the trials of studies, of which as many run at once as are asked for, or as fit."""
-        first, early = studies[0], any(study.plan.scheduler != "none" for study in studies)
+        first = studies[0]
         trial = Cost.of(first.compared[0].config(first.config, first.compared[0].points[0])).config
         open_to_trial(trial)
         choose_hosts(trial)
-        hosts, ray = int(trial.resources.hosts), needs_ray(trial, trials, early)
+        hosts, ray = int(trial.resources.hosts), needs_ray(trial, trials)
         if not ray:
             return cls(1, 0, False, cores())
         clustered = trial.resources.address != "local"
@@ -156,10 +154,9 @@ class LeftRuns:
 
     def __init__(self, study: TuningStudy) -> None:
         self.study = study
-        self.early = study.plan.scheduler != "none"
         known = entries_so_far(study)
         ended = [entry for entry in known if entry.status in ("done", "stopped")]
-        self.ended = Counter((entry.role, entry.label, entry.seed) for entry in ended)
+        self.ended = Counter((entry.role, entry.label, entry.seed, entry.status) for entry in ended)
         self.begun = dict[str, list[int]]()
         for entry in known:
             if entry.role == "final":  # those of a later look too
@@ -177,19 +174,22 @@ class LeftRuns:
         found.append(([run for method in study.compared for run in self.finals(method)], []))
         return found
 
-    def run(self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False) -> LeftRun:
-        """One seed at a point. is_trial: it may be stopped early."""
+    def run(
+        self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False, stops: bool = False
+    ) -> LeftRun:
+        """One seed at a point. is_trial: it tries the point; stops: in a part of the rounds."""
         cost = Cost.of(method.config(self.study.config, {**values, **(method.trial if is_trial else {})}))
-        least, most = (cost.seconds * factor for factor in self._pace(method))
-        identity = f"{cost.config.key()}-{seed}-{is_trial}"
-        return LeftRun(identity, cost.steps, least * (STOPPED_EARLY if is_trial and self.early else 1.0), most)
+        rung = self.study.rung(method, cost.config) if stops else None
+        share = (rung + 1) / cost.config.rounds if rung else 1.0  # it trains the next round while that one is evaluated
+        least, most = (cost.seconds * share * factor for factor in self._pace(method))
+        return LeftRun(f"{cost.config.key()}-{seed}-{is_trial}", cost.steps * share, least, most)
 
     def finals(self, method: ComparedMethod) -> list[LeftRun]:
         """The final runs of a method that are left, at its chosen point or one that stands for it."""
         point = self.study.plan.choices.get(method.label, self.study.points[method.label][0])
         own = method.seeds or self.study.config.seeds
         seeds = dict.fromkeys([*own, *self.begun.get(method.label, ())])
-        left = [seed for seed in seeds if not self.ended["final", method.label, seed]]
+        left = [seed for seed in seeds if not self.ended["final", method.label, seed, "done"]]
         return [self.run(method, point, seed) for seed in left]
 
     def _tuned(self) -> list[ComparedMethod]:
@@ -197,10 +197,12 @@ class LeftRuns:
 
     def _candidates(self, method: ComparedMethod, place: int, seed: int) -> list[LeftRun]:
         known, count = self.study.points[method.label], method.tried_on(place)
-        runs = [self.run(method, point, seed, is_trial=True) for point in known[:count]]
+        few = 0 if place else count - method.tried_on(1)  # which points stop is not known yet, but how many
+        runs = [self.run(method, point, seed, True, stops=n < few) for n, point in enumerate(known[:count])]
         # Points that are not proposed yet cost what those do that are.
         runs += [replace(runs[n % len(runs)], identity=f"{method.label} {seed} {n}") for n in range(len(runs), count)]
-        return runs[self.ended["candidate", method.label, seed] :]
+        done, stopped = (self.ended["candidate", method.label, seed, status] for status in ("done", "stopped"))
+        return runs[done + min(few, stopped) :]
 
     def _neighbours(self, method: ComparedMethod) -> list[LeftRun]:
         """At most: each time both neighbours of the best rate, and one of other numbers; none after the choice."""

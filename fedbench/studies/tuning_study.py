@@ -2,8 +2,9 @@
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from math import ceil
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -34,6 +35,9 @@ from fedbench.tasks import Metric
 from fedbench.tracking import loggers
 
 log = logging.getLogger("fedbench")
+
+RUNG = 1 / 2
+"""Share of the rounds after which the worse half of a method's points stops (benchmarks/tuning_rungs.py)."""
 
 
 @dataclass
@@ -151,22 +155,49 @@ class TuningStudy:
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every method that has a choice, on the first tuning seed.
 
-        On all seeds where points are proposed one after another.
+        They pause if only the better half is to go on. On all seeds where points are proposed one after another.
         """
         return [
-            job
+            replace(job, pause=self.rung(method, job.config))
             for method in self.compared
             if method.tuned
             for values in self.points[method.label]
             for job in self._trials(method, values, self.tune_seeds if method.samples else self.tune_seeds[:1])
         ]
 
+    def rung(self, method: ComparedMethod, config: Config) -> int | None:
+        """The round after which only the better half of a method's points goes on; None if all run to the end.
+
+        The first evaluated one from half of the rounds on. None too where nothing would be saved, where points are
+        proposed one after another, and without checkpoints from which they could go on.
+        """
+        every = config.evaluate.every
+        round = every * ceil(config.rounds * RUNG / every)
+        stops = self.plan.tune_rounds == "halving" and not method.samples and method.tried_on(1) < method.tries
+        return round if stops and config.checkpoint.every != 0 and round + 1 < config.rounds else None
+
+    @property
+    def grows(self) -> bool:
+        """Whether further jobs follow from those of the first stage."""
+        return any(method.samples for method in self.compared) or any(job.pause for job in self.candidates())
+
+    def continued(self) -> list[Job]:
+        """The better half of the jobs of every method that have all paused or failed, to go on from there."""
+        better = list[Job]()
+        for method in self.compared:
+            rung = [job for job in self.jobs if job.label == method.label and job.role == "candidate"]
+            if all(job.pause and job.outcome().status != "missing" for job in rung):
+                scored = [(job, job.score_at_pause()) for job in rung if job.outcome().status == "stopped"]
+                ranked = sorted((pair for pair in scored if pair[1] is not None), key=lambda pair: self._loss(pair[1]))
+                better += [replace(job, pause=None) for job, _ in ranked[: method.tried_on(1)]]
+        return better
+
     def better_candidates(self, place: int) -> list[Job]:
         """The jobs on the tuning seed at this place: the better half of the points of every method so far."""
         jobs = list[Job]()
         for method in self.compared:
             if method.tuned and not method.samples:
-                ranked = sorted(self.plan.finalists(method.label), key=self._loss)
+                ranked = sorted(self.plan.finalists(method.label), key=self._loss_of)
                 for point in ranked[: method.tried_on(place)]:
                     jobs += self._trials(method, point.values, self.tune_seeds[place : place + 1])
         return jobs
@@ -223,18 +254,19 @@ class TuningStudy:
         return any(job.outcome().status == "missing" for job in self._jobs_of(method, values))
 
     def _score_of_point(self, method: ComparedMethod, values: Values) -> TriedPoint:
-        """A point with its mean score over the tuning seeds, higher is better; of stopped jobs their last score."""
+        """A point with its mean score over the tuning seeds, higher is better."""
         jobs = self._jobs_of(method, values)
-        stopped = [found.score for job in jobs if (found := job.outcome()).score is not None]
-        if stopped:
-            return TriedPoint(values, fmean(stopped), stopped=True)
         scores = [job.entry(self.folder).scores.get("val") for job in jobs]
         known = [score if self.metric.higher else -score for score in scores if score is not None]
         return TriedPoint(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
-    def _loss(self, point: Entry) -> float:
-        """The score of a point on validation after the last round, turned so that lower is better."""
-        return (-1 if self.metric.higher else 1) * (point.scores["val"] or 0)
+    def _loss(self, score: float | None) -> float:
+        """A score on validation, turned so that lower is better."""
+        return (-1 if self.metric.higher else 1) * (score or 0)
+
+    def _loss_of(self, point: Entry) -> float:
+        """The loss of a point after the last round."""
+        return self._loss(point.scores["val"])
 
     def choose(self) -> None:
         """Choose the best point of every method, the first of equals, by their means over the tuning seeds.
@@ -246,7 +278,7 @@ class TuningStudy:
             if not method.tuned:
                 chosen[method.label] = method.points[0]
             elif known := self.plan.finalists(method.label):
-                chosen[method.label] = min(known, key=self._loss).values
+                chosen[method.label] = min(known, key=self._loss_of).values
         open_sides = {c.label: list(self._untried_neighbours(c)) for c in self.chosen_methods if c.tuned}
         self.plan.ends, self.plan.untried = (
             {
@@ -334,14 +366,18 @@ class TuningStudy:
         return [method.label for method in self.compared if method.is_pooled(self.config)]
 
     def begin(self, jobs: Sequence[Job]) -> None:
-        """Add jobs to the plan."""
-        self.jobs = (*self.jobs, *jobs)
+        """Add jobs to the plan, or have them in place of those that they continue."""
+        self.jobs = (*{(job.role, job.name): job for job in (*self.jobs, *jobs)}.values(),)
         self.write()
 
     def write(self) -> None:
         """Update plan.json."""
         self.plan.entries = [job.entry(self.folder) for job in self.jobs]
         self.plan.references = self.references
+        trials = [(job, entry.status) for job, entry in zip(self.jobs, self.plan.entries, strict=True)]
+        trials = [(job, status) for job, status in trials if job.role == "candidate"]
+        saved = sum(job.config.rounds - job.last - 1 for job, status in trials if status == "stopped")
+        self.plan.rounds_saved = saved, sum(job.config.rounds for job, _ in trials)
         self.plan.spaces = {
             method.label: {key: list(dict.fromkeys(point[key] for point in points)) for key in points[0]}
             for method in self.compared

@@ -26,11 +26,13 @@ def test_what_failed_was_stopped_or_left_out_is_named():
     entries = [Entry("candidate", "fedper", {"train.lr": lr}, 90, "x", *found) for lr, found in became.items()]
     entries += [Entry("candidate", "ditto", {"train.lr": lr}, 90, "x", "failed", "a shape") for lr in (1, 2, 3)]
     more = dict(refused=[["fedper", "lr=-1", "must be > 0"]], gpu_full={"fedper lr=0.1 seed 90": [0.5, 1.0]})
+    more |= dict(choices={"fedper": {"train.lr": 0.1}}, rounds_saved=(6, 54))
     lines = list(trial_remarks(Plan("grid", "fedper", {}, entries, **more)))
     assert lines == [
         "failed:  fedper lr=0.2 seed 90: loss is NaN",
         "failed:  ditto lr=1 seed 90 and 2 more runs: a shape",
-        "stopped: 1 of 6 trials: fedper lr=0.3 (stopped after round 1 of 9)",
+        "stopped: 1 of 6 trials stopped early, the worse half of their method's candidates: 6 of 54 rounds of tuning "
+        "were not run.",
         "left out: fedper lr=-1: must be > 0",
         "again:   1 trial ran out of GPU memory and went on with a larger share of a GPU: fedper lr=0.1 seed 90 (0.5, "
         "then 1).",

@@ -13,12 +13,10 @@ from fedbench.studies.grid import grid
 
 
 def test_what_a_plan_says():
-    tuning = ComparisonTuning(search="random", samples=5, scheduler="asha", budget_steps=True)
-    plain = {"point": "after_agg", "search": "random", "scheduler": "asha", "stopping_rule": None}
+    tuning = ComparisonTuning(search="random", samples=5, tune_rounds="full", budget_steps=True)
+    plain = {"point": "after_agg", "search": "random", "tune_rounds": "full", "stopping_rule": None}
     assert tuning.as_plan() == {**plain, "by_steps": True}
-    assert Tuning(search="random", samples=5, scheduler="asha").as_plan() == plain
-    assert not tuning.is_plain
-    assert Tuning(tune=3, point="after_fit").is_plain
+    assert Tuning(search="random", samples=5).as_plan() == {**plain, "tune_rounds": "halving"}
 
 
 def test_ten_seeds_unless_others_are_set():
@@ -57,7 +55,7 @@ def test_a_race_starts_with_the_seeds_of_its_first_look():
         ({"point": "globall"}, "point = 'globall': must be after_agg or after_fit"),
         ({"final_val": -1}, r"final_val = -1: must be a number in \[0, 1\) or none"),
         ({"search": "bayes"}, "search = 'bayes': must be grid, random or optuna"),
-        ({"scheduler": "median"}, "scheduler = 'median': must be none or asha"),
+        ({"tune_rounds": 3}, "tune_rounds = 3: must be halving or full"),
         ({"samples": 3}, "samples = 3: a grid has the candidates that its space lists"),
         ({"search": "random"}, "search = random: how many candidates"),
         ({"search": "optuna", "samples": 3, "tune": 2}, "tune = 2: .* give --samples alone"),
@@ -74,7 +72,7 @@ def test_a_comparison_may_tune_nothing_and_then_takes_no_keys_of_tuning():
     assert ComparisonTuning(tune=0, tune_seeds=[90, 91, 92]).tune == 0
     with pytest.raises(ConfigError, match=r"^tune = -3: must be a whole number >= 0 or none"):
         ComparisonTuning(tune=-3)
-    for more in ({"budget_steps": True}, {"scheduler": "asha"}, {"tune_seeds": [90]}):
+    for more in ({"budget_steps": True}, {"tune_rounds": "full"}, {"tune_seeds": [90]}):
         with pytest.raises(ConfigError, match=rf"^{next(iter(more))}: without effect with tune = 0"):
             ComparisonTuning(tune=0, **more)
 

@@ -419,7 +419,10 @@ def test_a_configuration_file_that_is_none(refused, tmp_path):
         ("grid --method fedcac --space train.lr=uniform(0.1)", "uniform() missing 1 required positional argument"),
         ("grid --method perfed-ckt --public.size 50 --space paper", "the paper of perfed-ckt names no grid"),
         ("grid --method fedcac --search optunna --samples 3", "did you mean optuna"),
-        ("compare --methods fedcac --scheduler ahsa", "scheduler = 'ahsa': must be none or asha; did you mean asha?"),
+        (
+            "compare --methods fedcac --tune-rounds ful",
+            "tune_rounds = 'ful': must be halving or full; did you mean full?",
+        ),
         (
             "grid --method fedcac --space seeds=1,2",
             "space: seeds: keys of method.*, train.* and arguments of the model",

@@ -1,5 +1,6 @@
 """A job is where its seed and its configuration say, and what its folder says of it is what a study hears."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,21 @@ def test_what_became_of_a_job_is_what_its_folder_says(tmp_path):
     assert (entry.path, entry.seed, entry.label, entry.status, entry.error) == ("a", 0, "mine", "done", None)
     last = Records(job.folder).metrics().query("point == 'after_agg'").iloc[-1]
     assert entry.scores == {"val": last["val_accuracy"], "test": last["test_accuracy"]}
+
+
+def test_a_job_that_pauses_has_stopped_once_that_round_is_evaluated_whatever_came_after(tmp_path):
+    whole = Job(resolve(small(rounds=3)).config, tmp_path / "a", "mine")
+    job = replace(whole, pause=2)
+    assert (job.last, whole.last) == (2, 3)
+    assert job.outcome() == Outcome("missing")
+    run(job.config.model_copy(update={"out": job.folder}), report=False)
+    assert job.outcome() == Outcome("stopped", "stopped after round 2 of 3")
+    assert job.entry(tmp_path).scores == {}, "as if it had not gone on"
+    second = Records(job.folder).metrics().query("point == 'after_agg' and round == 2")
+    assert job.score_at_pause() == second["val_accuracy"].item()
+    lines = (job.folder / "metrics.jsonl").read_text().splitlines(keepends=True)
+    (job.folder / "metrics.jsonl").write_text("".join(lines[: len(lines) // 3]) + '{"seed": 0, "round": 2')
+    assert job.outcome().status == "done", "half a line is none"
 
 
 def test_a_job_whose_place_holds_another_run_is_not_taken_for_done(tmp_path):

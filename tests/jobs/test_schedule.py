@@ -1,5 +1,7 @@
 """Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
 
+from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -97,24 +99,21 @@ def test_one_by_one_without_hosts_ray_is_not_needed(tmp_path):
     assert told == [{job.name: 0.0}, {}]
 
 
-def test_trials_that_fall_behind_are_stopped_and_their_numbers_are_kept(local_ray, tmp_path):
-    """A rate of 1e-6 learns nothing, so it is behind at the first rung."""
-    jobs = []
-    for rate in (0.1, 1e-6):
-        own = resolve(small(rounds=9, train={"epochs": 1, "lr": rate})).config
-        jobs.append(Job(own, tmp_path / f"{rate}", "local", "candidate", {"train.lr": rate}, study=tmp_path / "study"))
-    found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True, tune_folder=tmp_path / "tune")
-    assert found[jobs[0].name] == Outcome("done")
-    assert (found[jobs[1].name].status, found[jobs[1].name].error) == ("stopped", "stopped after round 1 of 9")
-    assert 1 <= Records(jobs[1].folder).metrics()["round"].max() < 9
+def test_trials_pause_and_go_on_to_the_same_bits(local_ray, tmp_path):
+    config = resolve(small("ditto", rounds=4)).config
+    job = Job(config, tmp_path / "a", "ditto", "candidate", {"train.lr": 0.1}, pause=2)
+    twin = replace(job, label="the same run to its end", folder=tmp_path / "b")
+    run = partial(run_jobs, scratch=tmp_path / "scratch", watch=lambda *event: None)
+    found = run([job, twin, replace(twin, pause=None)], trials=2, tune_folder=tmp_path / "tune")
+    assert found[job.name] == Outcome("stopped", "stopped after round 2 of 4")
+    assert found[twin.name] == Outcome("done"), "of a run that is wanted twice the whole"
+    assert Records(job.folder).metrics()["round"].max() == 2
     seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe()
-    assert sorted(seen["config/train.lr"]) == [1e-6, 0.1]
-    assert seen["round"].min() < 9 == seen["round"].max()
+    assert sorted(seen["round"]) == [2, 4]
     assert list((tmp_path / "tune").rglob("events.out.tfevents*"))
-    again = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None, early=True)
-    assert again == found, "what was stopped stays so in its study"
-    whole = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None)
-    assert set(whole.values()) == {Outcome("done")}, "and goes on where nothing is stopped"
+    assert run([job], trials=1)[job.name].status == "stopped", "nothing is left to do"
+    assert run([replace(job, pause=None)], trials=1)[job.name] == Outcome("done")
+    assert read(job.folder) == read(twin.folder)
 
 
 def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):

@@ -1,21 +1,16 @@
-"""Which job is next, and which is stopped."""
+"""Which job is next, and how far trials are."""
 
-import json
 from types import SimpleNamespace
 
 from ray.exceptions import OutOfMemoryError
-from ray.tune.schedulers import TrialScheduler
 from ray.tune.search import Searcher
 
 from fedbench.config import Config
 from fedbench.jobs import tune_callbacks
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.resolve import resolve
 from fedbench.jobs.run_job import write_error
-from fedbench.jobs.tune_callbacks import asha_per_method, job_queue, progress_callback, scores_by_round, trial_name
-from fedbench.studies.run import run
-from tests.runtime.rounds import small
+from fedbench.jobs.tune_callbacks import job_queue, progress_callback, trial_name
 
 
 def job(folder, label="fedper", seed=90, **values) -> Job:
@@ -27,58 +22,28 @@ def trial(own: Job) -> SimpleNamespace:
     return SimpleNamespace(trial_id=own.name, config={"job": own})
 
 
-def told(scheduler, own: Job, round: int, score: float) -> str:
-    return scheduler.on_trial_result(None, trial(own), {"round": round, "score": score})
-
-
-def begun(scheduler, tmp_path, count: int, **more) -> list[Job]:
-    jobs = [job(tmp_path / f"{more.get('label', 'x')}{i}", **more, **{"train.lr": i}) for i in range(count)]
-    for own in jobs:
-        own.folder.mkdir()
-        scheduler.on_trial_add(None, trial(own))
-    return jobs
-
-
 def test_known_jobs_go_first_then_what_is_proposed(tmp_path):
     known, further = [job(tmp_path / "a")], [[job(tmp_path / "b")], []]
     write_error(known[0], "KeyError")
     jobs = job_queue(known, lambda: further.pop(0), GpuShares())
-    given = [jobs.suggest("1"), jobs.suggest("2"), jobs.suggest("3")]
-    assert [own["job"].folder.name for own in given[:2]] == ["a", "b"]
-    assert given[2] == Searcher.FINISHED
+    given = [jobs.suggest("1"), jobs.suggest("2")]
+    assert [own["job"].folder.name for own in given] == ["a", "b"]
+    assert jobs.suggest("3") is None, "more may follow from those that run"
+    for trial_id in ("1", "2"):
+        further.append([])
+        jobs.on_trial_complete(trial_id)
+    assert jobs.suggest("3") == Searcher.FINISHED
     assert known[0].outcome() == Outcome("missing")  # what failed is tried anew
 
 
-def test_a_trial_that_falls_behind_those_of_its_method_is_stopped_and_says_when(tmp_path):
-    scheduler = asha_per_method([])
-    jobs = begun(scheduler, tmp_path, 4)
-    decisions = [told(scheduler, own, 1, score) for own, score in zip(jobs, [0.5, 0.6, 0.1, 0.7], strict=True)]
-    assert decisions == [TrialScheduler.CONTINUE] * 2 + [TrialScheduler.STOP, TrialScheduler.CONTINUE]
-    assert jobs[2].outcome() == Outcome("stopped", "stopped after round 1 of 9", 0.1)
-    assert {own.outcome().status for own in (jobs[0], jobs[1], jobs[3])} == {"missing"}
-    assert told(scheduler, jobs[0], 2, 0.0) == TrialScheduler.CONTINUE, "no rung"
-
-
-def test_methods_and_seeds_are_not_set_against_each_other(tmp_path):
-    scheduler = asha_per_method([])
-    for number, own in enumerate([dict(label="local"), dict(label="fedper"), dict(label="fedper", seed=91)]):
-        (only,) = begun(scheduler, tmp_path / str(number), 1, **own) if not (tmp_path / str(number)).mkdir() else []
-        assert told(scheduler, only, 1, 0.9 - number / 10) == TrialScheduler.CONTINUE
-
-
-def test_what_an_earlier_command_saw_counts(tmp_path):
-    asked = small(out=str(tmp_path / "old"), rounds=9)
-    run(asked, report=False)
-    old = Job(resolve(asked).config, tmp_path / "old", "fedper", "candidate", {"train.lr": -1})
-    scores = scores_by_round(old)
-    assert [round for round, _ in scores] == list(range(1, 10))
-    lines = [json.loads(line) for line in (tmp_path / "old" / "metrics.jsonl").read_text().splitlines()]
-    assert [score for _, score in scores] == [line["val_accuracy"] for line in lines if line["point"] == "after_agg"]
-    scheduler = asha_per_method([old])
-    new = job(tmp_path / "new", seed=0)
-    new.folder.mkdir()
-    scheduler.on_trial_add(None, trial(new))
-    assert told(scheduler, new, 1, scores[0][1] - 0.01) == TrialScheduler.STOP
+def test_jobs_that_follow_from_others_are_looked_for_when_one_has_ended(tmp_path):
+    looks, found = list[int](), [[], [job(tmp_path / "b")], []]
+    jobs = job_queue([job(tmp_path / "a")], lambda: looks.append(1) or found.pop(0), GpuShares())
+    jobs.suggest("1")
+    assert [jobs.suggest("2"), jobs.suggest("2")] == [None, None]
+    assert len(looks) == 1, "not at every step of Tune"
+    jobs.on_trial_complete("1")
+    assert jobs.suggest("2")["job"].folder.name == "b"
 
 
 def test_names_are_those_of_files(tmp_path):

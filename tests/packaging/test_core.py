@@ -47,7 +47,6 @@ REFUSED = {
     "run --address auto": f"{RAY}, or use --hosts 0",
     "grid --method fedper": f"{RAY}, or use {ALONE}",
     "compare --methods fedper --hosts 0": f"{RAY}, or use {ALONE}",
-    f"compare --methods fedper {ALONE} --scheduler asha": f"{RAY}, or leave --scheduler asha out",
     f"grid --method fedper {ALONE} --search optuna --samples 3": (
         "Optuna and Ray are not installed: pip install 'fedbench-pfl[tune]', or use --search random"
     ),

@@ -129,6 +129,7 @@ SEQUENTIAL = {"margin": 1.0, "most": 40}
 MODEL = {"models": {"mlp": {"parameters": 100, "shared": 50}}}
 OTHER = {"fedper": {"models": {"mlp": {"parameters": 200, "shared": 50}}}}
 AGAIN = replace(of_tuning(EXTRA, 91), values={"train.lr": 0.01})
+HALTED = replace(AGAIN, seed=90, status="stopped", scores={})
 POOLED = {"local": {"pooled": True}}
 
 TABLE: list[tuple[str, Case, Case]] = [
@@ -262,7 +263,7 @@ TABLE: list[tuple[str, Case, Case]] = [
         Case(plan=with_candidates(AGAIN)),
         Case(plan=on_seeds(90, 91)),
     ),
-    ("ASHA stops trials that fall behind", Case(plan=having(scheduler="asha")), ALL),
+    ("the worse half stops after half of the rounds", Case(plan=with_candidates(HALTED)), ALL),
     (
         "budgets are equal in gradient steps",
         Case(plan=having(budgets=dict.fromkeys(LEVELS, 3), by_steps=True)),

@@ -111,6 +111,19 @@ def test_a_schedule_goes_on_after_a_stop_and_wherever_its_place_is_kept(method, 
     assert play(small(method, **anew, participation=0.5), tmp_path / "anew") != whole
 
 
+@pytest.mark.parametrize("method", ["ditto", "fedkd"])  # fedkd uses the number of rounds
+def test_a_run_that_pauses_goes_on_to_the_same_bits(method, tmp_path):
+    config = small(method, rounds=4, participation=0.5, evaluate={"every": 2})
+    resolved, folder = resolve(config), tmp_path / "paused"
+    folder.mkdir()
+    assert drive(resolved, folder, InProcess(), pause=2) is None
+    held = checkpoint.load(folder / "checkpoint")
+    assert held is not None
+    assert held["record"]["number"] == 3, "trained while round 2 was evaluated"
+    assert not (folder / "clients.parquet").exists()
+    assert play(config, folder, resume=True) == play(config, tmp_path / "whole")
+
+
 @pytest.mark.parametrize("keep", [True, False])
 def test_a_schedule_over_all_rounds_uses_their_number(keep, tmp_path):
     own = dict(train__keep_optimizer=keep, train__optimizer="module", model="tests.runtime.networks:Scheduled")

@@ -8,6 +8,7 @@ import pytest
 from fedbench.jobs.job import Job
 from fedbench.methods.base import Method
 from fedbench.results.files import write_json_atomically
+from fedbench.results.plan import Plan
 from fedbench.runtime.ray.liveness import RayLostError
 from fedbench.studies.grid import grid
 from fedbench.studies.run_studies import (
@@ -43,6 +44,31 @@ def test_points_past_the_ends_of_ranges_are_tried_twice_and_every_stage_has_a_na
         **adding_seeds,
     )
     assert list(stages)[:5] == [TUNING, BETTER_HALF.format(2), *NEIGHBOURS, FINALS]
+
+
+def test_the_worse_half_stops_and_goes_on_where_all_rounds_are_wanted(tmp_path):
+    asked = small("fedper", rounds=4, out=str(tmp_path), seeds=[0], checkpoint={"every": 1})
+    rates = {"train.lr": [1e-4, 0.03, 0.1]}
+    keys = dict(space=rates, baselines=[], tune_seeds=[90, 91], trials=1)
+
+    def interrupt(stage, outcomes, running):
+        if sum(outcome.status == "done" for outcome in outcomes.values()):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        grid(asked, **keys, watch=interrupt)
+    first = grid(asked, **keys)
+    plan = Plan.read(tmp_path)
+    assert {entry.name: entry.status for entry in plan.entries if entry.seed == 90} == {
+        "lr=0.0001": "stopped",
+        "lr=0.03": "done",
+        "lr=0.1": "done",
+    }
+    assert plan.rounds_saved == (1, 20)
+    assert "1 of 20 rounds of tuning were not run" in first.report.read_text()
+    grid(asked, **keys, tune_rounds="full")
+    plan = Plan.read(tmp_path)
+    assert (plan.stopped(), plan.rounds_saved, plan.tune_rounds) == ([], (0, 20), "full")
 
 
 def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_path, caplog):

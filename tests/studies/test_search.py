@@ -21,7 +21,7 @@ def searched(space: Space, count: int, start: tuple[TriedPoint, ...] = ()) -> li
     """So many points, where a rate of 0.01 is best."""
     found = list(start)
     while len(found) < count and (point := propose(space, found, anything)) is not None:
-        found.append(TriedPoint(point, -abs(math.log10(point["train.lr"]) + 2), stopped=len(found) % 5 == 4))
+        found.append(TriedPoint(point, -abs(math.log10(point["train.lr"]) + 2)))
     return found
 
 

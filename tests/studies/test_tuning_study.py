@@ -11,7 +11,8 @@ from ray import tune
 from fedbench.config import Config
 from fedbench.config.tuning import Tuning
 from fedbench.errors import ConfigError
-from fedbench.jobs.job import Job
+from fedbench.jobs import job as job_module
+from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.run_names import changed_keys
 from fedbench.methods.centralized import Centralized
 from fedbench.results.files import write_json_atomically
@@ -110,6 +111,61 @@ def test_the_better_points_go_on_to_the_next_tuning_seed(metric, goes_on, tmp_pa
     found = made.better_candidates(1)
     assert sorted(job.values["train.lr"] for job in found) == goes_on
     assert {(job.seed, job.role) for job in found} == {(91, "candidate")}
+
+
+def halving(tmp_path, count: int = 3, **more) -> TuningStudy:
+    points = tuple({"train.lr": 10.0**-n} for n in range(count))
+    plan, asked = (
+        Plan("compare", None, {}, [], tune_rounds="halving"),
+        Config(**({"seeds": [0], "model": "mlp"} | more)),
+    )
+    made = TuningStudy(plan, asked, [ComparedMethod("local", "local", {}, points)], tmp_path, tmp_path, [90])
+    made.metric = load("classification").primary
+    return made
+
+
+@pytest.mark.parametrize(
+    ("asked", "pause"),
+    [
+        ({"rounds": 30}, 15),
+        ({"rounds": 31, "evaluate": {"every": 4}}, 16),
+        ({"rounds": 30, "evaluate": {"every": 29}}, None),  # after which nothing is saved
+        ({"rounds": 2}, None),
+        ({"rounds": 30, "checkpoint": {"every": 0}}, None),
+        ({"rounds": 30, "count": 2}, None),  # both would go on
+    ],
+)
+def test_points_pause_after_half_of_the_rounds_where_that_saves_some(asked, pause, tmp_path):
+    made = halving(tmp_path, **asked)
+    assert {job.pause for job in made.candidates()} == {pause}
+    assert made.grows == (pause is not None)
+    made.plan.tune_rounds = "full"
+    assert {job.pause for job in made.candidates()} == {None}
+
+
+def test_the_better_half_goes_on_when_all_have_paused_and_what_was_saved_is_noted(tmp_path, monkeypatch):
+    made, scores = halving(tmp_path, 4, rounds=9), {1.0: 0.3, 0.1: 0.5, 0.01: None, 0.001: 0.4}
+    reached, ended = set[float](), dict[float, str]()
+    rate = lambda job: job.values["train.lr"]  # noqa: E731
+    monkeypatch.setattr(
+        Job, "outcome", lambda job: Outcome(ended.get(rate(job), "stopped") if rate(job) in reached else "missing")
+    )
+    monkeypatch.setattr(job_module, "scores_of", lambda folder, point: {})
+    monkeypatch.setattr(Job, "score_at_pause", lambda job: scores[rate(job)])
+    made.begin(made.candidates())
+    reached.update([1.0, 0.1, 0.01])
+    assert made.continued() == []
+    reached.add(0.001)
+    ended[1.0] = "failed"
+    found = made.continued()
+    assert [(rate(job), job.pause) for job in found] == [(0.1, None), (0.001, None)]
+    made.begin(found)
+    assert made.continued() == [], "once"
+    assert [rate(job) for job in made.jobs] == [1.0, 0.1, 0.01, 0.001]
+    ended.update({0.1: "done", 0.001: "done"})
+    made.write()
+    assert made.plan.rounds_saved == (3, 36), "but for 5 of 9 rounds, and the one that was trained meanwhile"
+    assert Plan.read(tmp_path).rounds_saved == (3, 36)
 
 
 def test_only_points_tried_on_all_tuning_seeds_are_chosen(tmp_path):

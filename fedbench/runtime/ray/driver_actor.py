@@ -58,7 +58,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
 
     If the driver or a Ray of our own dies, it is started again and continues from the last checkpoints.
     """
-    from fedbench.results.events import Remark, SeedEnded
+    from fedbench.results.events import Remark, SeedEnded, SeedPaused
     from fedbench.runtime.ray import cluster
     from fedbench.runtime.ray.liveness import RayLostError, check_alive, ray_restarts
 
@@ -69,7 +69,7 @@ def drive_on_ray(tasks: Mapping[int, SeedTask], on_event: OnEvent) -> None:
 
     def tell(number: int, event: Event) -> None:
         on_event(number, event)
-        if isinstance(event, SeedEnded):
+        if isinstance(event, SeedEnded | SeedPaused):
             del left[number]
 
     for attempt in ray_restarts(say):
