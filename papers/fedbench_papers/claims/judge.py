@@ -126,20 +126,31 @@ def verdict_of(part: Mapping[str, Any], terms: Terms) -> Verdict:
 
     Seeds in which a method is not at work are left out; if these are half of all, or too few are left, there is none.
     """
+    terms, labels, seeds = without_degenerate(part, terms)
+    numbers = ranges(sorted(seeds))
+    if seeds and not terms.arms:
+        return Verdict(verdicts.DEGENERATE, note=f"degenerate: {labels}, seeds {numbers}")
+    try:
+        verdict = apply_rule(part, terms)
+    except NoValue:
+        verdict = Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+    return with_note(verdict, f"seeds {numbers} left out, where {labels} is degenerate" if seeds else "")
+
+
+def without_degenerate(part: Mapping[str, Any], terms: Terms) -> tuple[Terms, str, frozenset[int]]:
+    """The terms of a case without the seeds in which a method is not at work, the arms where it is so, and the seeds.
+
+    Without arms if these are half of all seeds, or if too few are left. What is shown only keeps all.
+    """
     read = {label: terms.arms[label] for label in labels_of(terms_in(part), terms.arms)}
     degenerate = frozenset[int]().union(*(arm.degenerate for arm in read.values()))
-    if degenerate and part["rule"] != "shown":
-        labels = ", ".join(label for label, arm in read.items() if arm.degenerate)
-        seeds = frozenset[int]().union(*(arm.seeds for arm in read.values()))
-        if len(seeds - degenerate) < LEAST_SEEDS or 2 * len(degenerate) >= len(seeds):
-            return Verdict(verdicts.DEGENERATE, note=f"degenerate: {labels}, seeds {ranges(sorted(degenerate))}")
-        terms = replace(terms, arms={label: arm.without(degenerate) for label, arm in terms.arms.items()})
-        left_out = f"seeds {ranges(sorted(degenerate))} left out, where {labels} is degenerate"
-        return with_note(verdict_of(part, terms), left_out)
-    try:
-        return apply_rule(part, terms)
-    except NoValue:
-        return Verdict("" if part["rule"] == "shown" else verdicts.UNDECIDED, note="too few rounds to read this")
+    if not degenerate or part["rule"] == "shown":
+        return terms, "", frozenset()
+    seeds = frozenset[int]().union(*(arm.seeds for arm in read.values()))
+    is_left = len(seeds - degenerate) >= LEAST_SEEDS and 2 * len(degenerate) < len(seeds)
+    arms = {label: arm.without(degenerate) for label, arm in terms.arms.items()} if is_left else {}
+    labels = ", ".join(label for label, arm in read.items() if arm.degenerate)
+    return replace(terms, arms=arms), labels, degenerate
 
 
 def terms_in(part: Mapping[str, Any]) -> dict[str, Any]:
@@ -194,9 +205,10 @@ def picked_note(term: Any, terms: Terms) -> str:
 
 
 def best_round(part: Mapping[str, Any], terms: Terms) -> float | None:
-    """The estimate with every arm at its best round on test; None unless the part reads plain accuracies."""
+    """The estimate with every arm at its best round on test; None unless the judged part reads plain accuracies."""
     is_plain = part["rule"] in ("B", "T", "N") and only_accuracies(part["of"])
-    if not is_plain or terms.point not in OTHER_POINT_OF_CLAIM:
+    terms, _, _ = without_degenerate(part, terms)
+    if not is_plain or not terms.arms or terms.point not in OTHER_POINT_OF_CLAIM:
         return None
     return verdicts.of_seeds(replace(terms, choice=BEST_TEST).value(part["of"])).mean
 

@@ -116,6 +116,7 @@ def test_seeds_that_are_degenerate_are_left_out():
     assert found.verdict.word == "holds"
     assert found.verdict.estimate.mean == pytest.approx(40.75)
     assert "seeds 4 left out, where a is degenerate" in found.verdict.note
+    assert found.best == pytest.approx(40.75)
 
 
 def test_a_part_whose_runs_are_degenerate_is_not_judged():
