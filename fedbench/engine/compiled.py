@@ -23,7 +23,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedbench.engine.cursor import BatchPlaces, Cursor, Size, Taken, gather_batches, gather_samples
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, StepTensors, as_row
+from fedbench.engine.group import Group, StepTensors, as_row
+from fedbench.engine.kind import Kind
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_optimizers import STATES
 from fedbench.engine.row_step import UnsupportedFitError, is_mean_of_samples, reads_all_of

@@ -17,7 +17,8 @@ from torch import Tensor
 from fedbench.engine.cursor import Batch, Cursor, Size, gather_batches
 from fedbench.engine.fit import Fit
 from fedbench.engine.graph_stream import GraphStream
-from fedbench.engine.group import Group, Kind, StepTensors, as_row
+from fedbench.engine.group import Group, StepTensors, as_row
+from fedbench.engine.kind import Kind
 from fedbench.engine.optimizers import step_sgd
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError

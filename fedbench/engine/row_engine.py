@@ -8,7 +8,8 @@ from typing import Any, ClassVar
 
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.fit import Fit
-from fedbench.engine.group import Group, Kind, engine_refusal, fit_kind
+from fedbench.engine.group import Group
+from fedbench.engine.kind import Kind, engine_refusal, fit_kind
 from fedbench.engine.loop import Loop
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.engine.rows import Rows

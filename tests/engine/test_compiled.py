@@ -13,7 +13,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, PairedBatches, Step
-from fedbench.engine.group import fit_kind
+from fedbench.engine.kind import fit_kind
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.errors import ConfigError

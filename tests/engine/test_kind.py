@@ -11,7 +11,7 @@ from torch import Tensor
 from fedbench.config import TrainConfig
 from fedbench.engine.engine import Engine
 from fedbench.engine.fit import Fit, Loss, Move, PairedBatches, Step
-from fedbench.engine.group import Kind, engine_refusal, fit_kind, is_constant
+from fedbench.engine.kind import Kind, engine_refusal, fit_kind, is_constant
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
 from fedbench.engine.row_step import UnsupportedFitError
