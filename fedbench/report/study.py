@@ -15,7 +15,8 @@ from fedbench.results.estimators import estimator_remark
 from fedbench.results.groups import group_table
 from fedbench.results.newcomers import newcomer_table
 from fedbench.results.plan import Plan
-from fedbench.results.reader import Records, at_last_round
+from fedbench.results.reader import Records
+from fedbench.results.rounds import at_last_round
 from fedbench.results.sequential_test import SequentialTest, sequential_test_of
 from fedbench.results.summary import summarise
 from fedbench.results.tables import FinalScores, final_table

@@ -9,7 +9,8 @@ from typing import Any, Literal
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 from fedbench.results.files import read_as, write_json_atomically
-from fedbench.results.reader import Records, config_faults, is_run
+from fedbench.results.reader import Records, is_run
+from fedbench.results.run_files import config_faults
 from fedbench.results.schema import POINTS
 
 EntryRole = Literal["candidate", "final"]

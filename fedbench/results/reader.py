@@ -1,37 +1,23 @@
 """Reads the files of runs."""
 
 import os
-from collections.abc import Iterator
 from functools import cached_property
 from math import nan
-from pathlib import Path, PurePath
+from pathlib import Path
 from re import DOTALL
 from typing import Any
 
 import numpy as np
 import pandas as pd
-import pyarrow as pa
-import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench import tasks
-from fedbench.checksums import CHANGED, KEY, change_of, is_text_changed
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
-from fedbench.results.files import (
-    CHECKPOINTS,
-    concatenate_tables,
-    ends_whole,
-    known_checksums,
-    read_arrays,
-    read_json,
-    read_lines,
-    read_table,
-    rerun_hint,
-    table_pieces,
-)
-from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, read_outcomes
+from fedbench.results.files import CHECKPOINTS, ends_whole, read_arrays
+from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, PointOutcomes, read_outcomes
 from fedbench.results.remarks import with_levels
+from fedbench.results.run_files import RunFiles
 from fedbench.results.schema import (
     CLIENTS_SCHEMA,
     COMMON,
@@ -42,7 +28,6 @@ from fedbench.results.schema import (
     SPLITS,
     TIMINGS,
     TRACES_SCHEMA,
-    ConfigShape,
     DealtShape,
     EnvironmentShape,
     count_key,
@@ -52,10 +37,8 @@ from fedbench.results.schema import (
 from fedbench.results.trace import Trace
 from fedbench.tasks import Metric, Task
 
-CONFIG, DEALT, ENVIRONMENT = TypeAdapter(ConfigShape), TypeAdapter(DealtShape), TypeAdapter(EnvironmentShape)
+DEALT, ENVIRONMENT = TypeAdapter(DealtShape), TypeAdapter(EnvironmentShape)
 CLIENT = ["seed", "round", "client", "point", "participated"]
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C loader is ten times as fast, and a report reads the configuration of every run."""
 
 
 class Records:
@@ -67,23 +50,19 @@ class Records:
 
     def __init__(self, path: str | Path, *more: str | Path) -> None:
         self.path, self.folders = Path(path), [Path(path), *map(Path, more)]
-        self._problems: dict[Path, list[str]] = {folder: [] for folder in self.folders}
-        self._checksums: dict[Path, dict[str, str]] = {}
+        self._files = RunFiles(self.folders)
         if not (is_run(self.path) or (self.path / "config.yaml").exists()):
             raise ConfigError(f"{self.path}: no run here (neither metrics.jsonl nor config.yaml); give a run's folder")
 
     @property
     def problems(self) -> list[str]:
         """Files and lines that could not be read so far."""
-        return [line for lines in self._problems.values() for line in lines]
+        return [line for lines in self._files.problems.values() for line in lines]
 
     @property
     def remedies(self) -> list[str]:
         """Every problem once, with the name of its folder and its remedy."""
-        named = self._problems.items()
-        return list(
-            dict.fromkeys(f"{folder.name}/{line}; {rerun_hint(folder)}" for folder, lines in named for line in lines)
-        )
+        return self._files.remedies
 
     def task(self) -> Task:
         """The task of the models."""
@@ -111,7 +90,7 @@ class Records:
 
     @cached_property
     def _metrics(self) -> pd.DataFrame:
-        lines, key = self._lines("metrics.jsonl"), ["seed", "round", "point"]
+        lines, key = self._files.lines("metrics.jsonl"), ["seed", "round", "point"]
         known = {name for _, line in lines for name in line}
         more = [
             *(f"{begin}_{metric.name}" for begin in (COMMON, POOLED) for metric in self.task().metrics),
@@ -177,7 +156,7 @@ class Records:
     def traces(self) -> pd.DataFrame:
         """traces.parquet: one row per seed, round, client (-1 for the server) and name."""
         key = ["seed", "round", "client", "name"]
-        rows = self._table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
+        rows = self._files.table("traces.parquet", TRACES_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key[:3], kind="stable", ignore_index=True)
 
     def declared_traces(self) -> dict[str, Trace]:
@@ -193,15 +172,20 @@ class Records:
         outcomes = {
             key: of_metric
             for folder in self.folders
-            for key, points in read_outcomes(self._whole(folder, OUTCOMES), self._problems[folder]).items()
+            for key, points in read_outcomes(
+                self._files.matching(folder, OUTCOMES), self._files.problems[folder]
+            ).items()
             if (of_metric := points.of(self.metric().name)) is not None
         }
         return outcomes
 
+    def _kept_outcomes(self, folder: Path) -> dict[tuple[int, str], PointOutcomes]:
+        return read_outcomes(self._files.matching(folder, OUTCOMES), self._files.problems[folder])
+
     def newcomers(self) -> pd.DataFrame:
         """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""
         key = ["seed", "client", "images", "epochs", "metric"]
-        rows = self._table("newcomers.parquet", NEWCOMERS_SCHEMA).drop_duplicates(key, keep="last")
+        rows = self._files.table("newcomers.parquet", NEWCOMERS_SCHEMA).drop_duplicates(key, keep="last")
         return rows.sort_values(key, ignore_index=True)
 
     def timings(self) -> pd.DataFrame:
@@ -211,7 +195,9 @@ class Records:
     @cached_property
     def _timings(self) -> pd.DataFrame:
         key = ["seed", "exchange"]
-        lines = [line for _, line in self._lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)]
+        lines = [
+            line for _, line in self._files.lines("timings.jsonl") if all(isinstance(line.get(k), int) for k in key)
+        ]
         frame = pd.DataFrame(lines, columns=list(TIMINGS)).drop_duplicates(key, keep="last")
         return frame.sort_values(key, ignore_index=True)
 
@@ -228,20 +214,20 @@ class Records:
 
     def finished(self) -> bool:
         """Whether every run is marked as finished."""
-        summaries = [self._json(folder, "summary.json") for folder in self.folders]
+        summaries = [self._files.json(folder, "summary.json") for folder in self.folders]
         return all(summary.get("complete") for summary in summaries)
 
     def summary(self) -> dict[str, Any]:
         """summary.json; empty until the run is finished."""
-        return self._json(self.path, "summary.json")
+        return self._files.json(self.path, "summary.json")
 
     def warnings(self) -> list[str]:
         """The runs' warnings, each once; those that concern the numbers are of type Doubt."""
-        summaries = [self._json(folder, "summary.json") for folder in self.folders]
+        summaries = [self._files.json(folder, "summary.json") for folder in self.folders]
         warnings = [summary.get("warnings") or [] for summary in summaries]
         texts = [line for lines in warnings if isinstance(lines, list) for line in lines if isinstance(line, str)]
         if any(not isinstance(lines, list) for lines in warnings) or len(texts) < sum(map(len, warnings)):
-            self._problems[self.path].append("summary.json: warnings that are no text are left out")
+            self._files.note(self.path, "summary.json: warnings that are no text are left out")
         lists = [doubts for summary in summaries if isinstance(doubts := summary.get("doubts"), list)]
         return with_levels(dict.fromkeys(texts), [line for doubts in lists for line in doubts if isinstance(line, str)])
 
@@ -252,7 +238,7 @@ class Records:
 
     @cached_property
     def _configs(self) -> list[dict[str, Any]]:
-        return [self._config(folder) for folder in self.folders]
+        return [self._files.config(folder) for folder in self.folders]
 
     def environment(self) -> dict[str, Any]:
         """environment.json: versions, machine, git, task, partition_fingerprint, started, finished."""
@@ -265,12 +251,12 @@ class Records:
 
     @cached_property
     def _environment(self) -> dict[str, Any]:
-        environment = self._json(self.path, "environment.json")
+        environment = self._files.json(self.path, "environment.json")
         try:
             ENVIRONMENT.validate_python(environment)
         except ValidationError as error:
             for key in dict.fromkeys(str(part["loc"][0]) for part in error.errors()):
-                self._problems[self.path].append(f"environment.json: {key} is damaged and is left out")
+                self._files.note(self.path, f"environment.json: {key} is damaged and is left out")
                 del environment[key]
         return environment
 
@@ -279,7 +265,7 @@ class Records:
 
         From partition.npz, which replaces it if there are many clients, only the class counts.
         """
-        trees = [(folder, self._json(folder, "partition.json")) for folder in self.folders]
+        trees = [(folder, self._files.json(folder, "partition.json")) for folder in self.folders]
         whole = {s: dealt for folder, tree in trees for s, dealt in tree.items() if self._is_dealt(folder, s, dealt)}
         counts = {name: array.tolist() for name, array in self.arrays().items() if name.endswith("/class_counts")}
         return whole | {name.partition("/")[0]: {"class_counts": rows} for name, rows in counts.items()}
@@ -287,38 +273,16 @@ class Records:
     def arrays(self) -> dict[str, np.ndarray]:
         """partition.npz: arrays by `seed/name`."""
         paths = [folder / "partition.npz" for folder in self.folders]
-        files = [read_arrays(path, self._problems[path.parent]) for path in paths if self._is_whole(path)]
+        files = [read_arrays(path, self._files.problems[path.parent]) for path in paths if self._files.is_whole(path)]
         return {name: array for arrays in files for name, array in arrays.items()}
 
     def _is_dealt(self, folder: Path, seed: str, dealt: Any) -> bool:
         try:
             DEALT.validate_python(dealt)
         except ValidationError:
-            self._problems[folder].append(f"partition.json: the partition of seed {seed} is damaged and is left out")
+            self._files.note(folder, f"partition.json: the partition of seed {seed} is damaged and is left out")
             return False
         return True
-
-    def _is_whole(self, path: Path) -> bool:
-        """Whether a file is as it was written, if its checksum is known; if not, adds it to `problems`."""
-        folder = next(known_folder for known_folder in self.folders if path.is_relative_to(known_folder))
-        known = self._listed(folder).get(name := path.relative_to(folder).as_posix())
-        grows = name == "metrics.jsonl" and not (folder / "summary.json").exists()
-        why = change_of(path, known, grows) if known else None
-        if why:
-            self._problems[folder].append(f"{name}: {why}, and is left out")
-        return not why
-
-    def _listed(self, folder: Path) -> dict[str, str]:
-        if folder not in self._checksums:
-            self._checksums[folder] = known_checksums(folder)
-        return self._checksums[folder]
-
-    def _json(self, folder: Path, name: str) -> dict[str, Any]:
-        return read_json(folder / name, self._problems[folder]) if self._is_whole(folder / name) else {}
-
-    def _lines(self, name: str) -> list[tuple[Path, dict[str, Any]]]:
-        whole = [folder for folder in self.folders if self._is_whole(folder / name)]
-        return [(folder, row) for folder in whole for row in read_lines(folder / name, self._problems[folder])]
 
     def _is_sound(self, folder: Path, line: dict[str, Any], shape: TypeAdapter[dict[str, Any]]) -> bool:
         """Whether a line of metrics.jsonl has valid values; if not, adds it to `problems`."""
@@ -327,54 +291,13 @@ class Records:
         except ValidationError as error:
             where = f"seed {line.get('seed')}, round {line.get('round')}"
             wrong = error.errors()[0]["loc"][-1]
-            self._problems[folder].append(f"metrics.jsonl: the line of {where} is damaged ({wrong}) and is left out")
+            self._files.note(folder, f"metrics.jsonl: the line of {where} is damaged ({wrong}) and is left out")
             return False
         return True
 
     def _client_rows(self) -> pd.DataFrame:
         key = [*CLIENT, "split", "metric"]
-        return self._table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
-
-    def _table(self, name: str, schema: pa.Schema) -> pd.DataFrame:
-        tables = [
-            read_table(path, schema, self._problems[folder])
-            for folder in self.folders
-            for path in self._parts(folder, name)
-        ]
-        return concatenate_tables(tables, schema).to_pandas()
-
-    def _parts(self, folder: Path, name: str) -> list[Path]:
-        """The file of a table, or its pieces so far if the run is not finished."""
-        pieces = [] if (folder / name).exists() else self._whole(folder, table_pieces(name))
-        return pieces or [path for path in [folder / name] if self._is_whole(path)]
-
-    def _whole(self, folder: Path, pattern: str) -> list[Path]:
-        """The files of a run that match a pattern and are as they were written."""
-        listed = {folder / name for name in self._listed(folder) if PurePath(name).match(pattern)}
-        return sorted(filter(self._is_whole, listed.union(folder.glob(pattern))))
-
-    def _config(self, folder: Path) -> dict[str, Any]:
-        path, has_checksum = folder / "config.yaml", KEY in read_json(folder / "environment.json", [])
-        if not self._is_whole(path) or not (path.exists() or has_checksum):
-            return {}
-        try:
-            tree = yaml.load(text := path.read_text(), LOADER)
-            if is_text_changed(text, has_checksum):
-                self._problems[folder].append(f"config.yaml: {CHANGED}, and is left out")
-                return {}
-            CONFIG.validate_python(tree)
-            return dict(tree)
-        except (yaml.YAMLError, OSError, ValueError, RecursionError):
-            self._problems[folder].append("config.yaml cannot be read and is left out")
-            return {}
-
-
-def config_faults(tree: Any) -> Iterator[str]:
-    """Mistakes in a configuration, as far as it is read here."""
-    try:
-        CONFIG.validate_python(tree)
-    except ValidationError as error:
-        yield f"config.{'.'.join(map(str, error.errors()[0]['loc']))}: {error.errors()[0]['msg']}"
+        return self._files.table("clients.parquet", CLIENTS_SCHEMA).drop_duplicates(key, keep="last")
 
 
 def is_run(path: Path) -> bool:
@@ -382,29 +305,3 @@ def is_run(path: Path) -> bool:
     return any(os.path.lexists(path / name) for name in ("metrics.jsonl", "summary.json")) or any(
         path.glob(CHECKPOINTS)
     )
-
-
-def at_last_round(metrics: pd.DataFrame, metric: Metric) -> pd.DataFrame:
-    """The row of the last evaluated round per seed and point; none if its score is not finite (diverged)."""
-    last = metrics.iloc[_first_largest(metrics, metrics["round"].to_numpy())]
-    return last[last[f"test_{metric.name}"].notna()].reset_index(drop=True)
-
-
-def at_best_round(metrics: pd.DataFrame, metric: Metric, split: str = "val") -> pd.DataFrame:
-    """The row of the best round by this split per seed and point (the first if tied); round 0 does not count."""
-    by = f"{split}_{metric.name}"
-    tested = metrics[(metrics["round"] > 0) & metrics[f"test_{metric.name}"].notna() & metrics[by].notna()]
-    scores = tested[by].to_numpy()
-    return tested.iloc[_first_largest(tested, scores if metric.higher else -scores)].reset_index(drop=True)
-
-
-def _first_largest(metrics: pd.DataFrame, values: np.ndarray) -> list[int]:
-    """The place of the largest value, the first if tied, per seed and point, in the order of their first rows.
-
-    A report asks this hundreds of times, and a group-by takes milliseconds.
-    """
-    best: dict[tuple[int, str], int] = {}
-    for row, key in enumerate(zip(metrics["seed"].tolist(), metrics["point"].tolist(), strict=True)):
-        if key not in best or values[row] > values[best[key]]:
-            best[key] = row
-    return list(best.values())

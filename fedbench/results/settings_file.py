@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbench.results.files import read_as, write_json_atomically
 from fedbench.results.plan import point_name, text_of
-from fedbench.results.reader import config_faults
+from fedbench.results.run_files import config_faults
 
 MATRIX_FILE = "matrix.json"
 

@@ -15,8 +15,9 @@ from fedbench.results.files import write_json_atomically
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.outcomes import OUTCOMES_FOLDER
 from fedbench.results.predictions import PREDICTIONS_FOLDER
-from fedbench.results.reader import Records, at_best_round, at_last_round
+from fedbench.results.reader import Records
 from fedbench.results.remarks import doubts_in
+from fedbench.results.rounds import at_best_round, at_last_round
 from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval

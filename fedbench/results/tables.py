@@ -11,7 +11,7 @@ import pandas as pd
 
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.outcomes import MetricOutcomes
-from fedbench.results.reader import at_best_round, at_last_round
+from fedbench.results.rounds import at_best_round, at_last_round
 from fedbench.results.sample_error import Deviations, Evidence, SampleError, deviations, evidence, sample_error
 from fedbench.results.schema import COMMON, POINTS, POOLED
 from fedbench.results.statistics import (

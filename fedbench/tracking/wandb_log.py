@@ -29,7 +29,8 @@ from fedbench.results.files import read_json, write_json_atomically
 from fedbench.results.logged import Warn
 from fedbench.results.newcomers import newcomer_summary
 from fedbench.results.plan import Entry, point_name
-from fedbench.results.reader import Records, at_best_round
+from fedbench.results.reader import Records
+from fedbench.results.rounds import at_best_round
 from fedbench.results.schema import POINTS, SPLITS
 from fedbench.tasks import Task
 

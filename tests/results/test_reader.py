@@ -7,7 +7,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.results import files
-from fedbench.results.reader import Records, at_best_round, at_last_round
+from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA, TRACES_SCHEMA
 from tests.results.lines import KEYS, clients, line
 
@@ -79,14 +79,6 @@ def test_missing_files_give_empty_frames_with_their_columns(folder: Path) -> Non
     assert run.summary() == run.partition() == run.environment() == {}
 
 
-@pytest.mark.parametrize("name", ["clients.parquet", "summary.json", "partition.json", "environment.json"])
-def test_a_damaged_file_is_left_out_and_named(folder: Path, name: str) -> None:
-    (folder / name).write_bytes(b'{"PAR1')
-    run = Records(folder)
-    assert len(getattr(run, name.split(".")[0])()) == 0
-    assert run.problems[0].startswith(f"{name} cannot be read and is left out")
-
-
 def test_a_folder_without_a_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no run here"):
         Records(tmp_path)
@@ -147,21 +139,3 @@ def test_odd_parts_of_the_environment_are_left_out(folder: Path, key: str, odd: 
     run = Records(folder)
     assert run.environment() == {"task": "classification"}
     assert run.problems == [f"environment.json: {key} is damaged and is left out"]
-
-
-def test_a_folder_in_a_files_place_is_named(folder: Path) -> None:
-    (folder / "summary.json").mkdir()
-    run = Records(folder)
-    assert run.summary() == {}
-    assert run.problems == ["summary.json cannot be read and is left out (Is a directory)"]
-
-
-def test_a_run_that_diverged_has_no_last_round(folder: Path) -> None:
-    """Its last good round is no end; the best round is another question."""
-    scores = {0: (0.5, 0.4, float("nan")), 1: (0.5, 0.4, 0.3)}
-    lines = [line(seed, i, "after_agg", v, v) for seed, own in scores.items() for i, v in enumerate(own, 1)]
-    files.append_lines(folder / "metrics.jsonl", lines)
-    run = Records(folder)
-    last, best = (of(run.metrics(), run.metric()) for of in (at_last_round, at_best_round))
-    assert last[["seed", "round"]].to_numpy().tolist() == [[1, 3]]
-    assert best[["seed", "round"]].to_numpy().tolist() == [[0, 1], [1, 1]]
