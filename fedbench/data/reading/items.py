@@ -14,7 +14,7 @@ from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.columns import items_of_columns
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.keys import DOMAIN_KEYS, SAMPLE_KEYS, TARGETS, find_key, key_of
+from fedbench.data.reading.keys import NamedParts
 from fedbench.data.reading.resolution import check_channels
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
 from fedbench.data.reading.structure import StructureReader, is_array, is_structure
@@ -157,23 +157,23 @@ class GivenPart:
         first = self.data[0]
         if not isinstance(first, Mapping):
             return None
-        return find_key("label", self.keys.label, TARGETS, list(first), self.where)
+        return NamedParts(list(first), self.where).find("label", self.keys.label)
 
     def _find_keys(self, item: Mapping[str, Any], where: str) -> tuple[list[str], str, str | None]:
         """The keys of the sample, of the label and, if there is one, of the user."""
-        keys = list(item)
-        label = key_of("label", self.keys.label, TARGETS, keys, where)
-        user = find_key("user", self.keys.user, DOMAIN_KEYS, keys, where)
+        keys = NamedParts(list(item), where)
+        label, user = keys.require("label", self.keys.label), keys.find("user", self.keys.user)
         if label in self.keys.beside:
             raise ConfigError(f"{self.keys.beside.first_key}: {label} is the target of {where}; name another key")
-        left = [key for key in keys if key not in (label, user, *self.keys.beside)]
+        left = [key for key in item if key not in (label, user, *self.keys.beside)]
         if self.keys.sample and "," in self.keys.sample:
-            sample = [key_of("sample", name, (), left, where) for name in self.keys.sample.split(",")]
+            sample = [NamedParts(left, where).require("sample", name, ()) for name in self.keys.sample.split(",")]
         elif not self.keys.sample and len(arrays := [key for key in left if is_array(item[key])]) > 1:
             sample = arrays
         else:
             hint = ", or several separated by commas; a pandas DataFrame is read as a table of features"
-            sample = [key_of("sample", self.keys.sample, left if len(left) == 1 else SAMPLE_KEYS, left, where, hint)]
+            only = left if len(left) == 1 else None
+            sample = [NamedParts(left, where, hint=hint).require("sample", self.keys.sample, only)]
         return sample, label, user
 
     def reader(self, kind: SampleKind | None, channels: Channels | None = None) -> SampleReader | StructureReader:
@@ -262,7 +262,7 @@ def names_of_column(data: Any, label: str | None) -> Any:
     features = getattr(data, "features", None)
     if not isinstance(features, Mapping):
         return None
-    key = find_key("label", label, TARGETS, [*features], "the set", noun="column")
+    key = NamedParts([*features], "the set", "column").find("label", label)
     return getattr(features.get(key), "names", None)
 
 

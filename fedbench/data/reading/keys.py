@@ -1,6 +1,7 @@
 """The usual keys of items and columns of tables, and how a key is present among them."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from fedbench.errors import ConfigError, nearest
 
@@ -21,41 +22,38 @@ DOMAIN_KEYS = (
 """Usual keys in items that are dicts."""
 
 
-def find_key(
-    what: str,
-    name: str | None,
-    usual: Sequence[str],
-    keys: Sequence[str],
-    where: str,
-    hint: str = "",
-    noun: str = "key",
-) -> str | None:
-    """The key of an item's sample, label or user, if there is one. Raises ConfigError."""
-    if name:
-        if name not in keys:
-            raise ConfigError(f"data.{what} = {name!r}: {where} has no such {noun}; {nearest(name, keys)}")
-        return name
-    present = [key for key in usual if key in keys]
-    if len(present) > 1:
-        named = " and ".join(present)
-        raise ConfigError(f"{where}: {named} could be the {what}: set data.{what} to one of them{hint}")
-    return present[0] if present else None
+USUAL = {"sample": SAMPLE_KEYS, "label": TARGETS, "user": DOMAIN_KEYS}
 
 
-def key_of(
-    what: str,
-    name: str | None,
-    usual: Sequence[str],
-    keys: Sequence[str],
-    where: str,
-    hint: str = "",
-    noun: str = "key",
-) -> str:
-    """The key of what every item must have. Raises ConfigError."""
-    key = find_key(what, name, usual, keys, where, hint, noun)
-    if key is None:
-        raise ConfigError(
-            f"{where}: which {noun} holds the {what}? Set data.{what} to one of {', '.join(map(str, keys))}"
-            f"{hint if what == 'sample' else ''}"
-        )
-    return key
+@dataclass(frozen=True)
+class NamedParts:
+    """The parts of an item or of a table by name. where: what they are parts of; noun: what a part is called.
+
+    hint: what else can be done about several candidates, or about an unknown sample.
+    """
+
+    names: Sequence[str]
+    where: str
+    noun: str = "key"
+    hint: str = ""
+
+    def find(self, what: str, name: str | None, usual: Sequence[str] | None = None) -> str | None:
+        """The name of the sample, label or user, if there is one: the given one, or a usual one. Raises ConfigError."""
+        if name:
+            if name not in self.names:
+                line = f"data.{what} = {name!r}: {self.where} has no such {self.noun}"
+                raise ConfigError(f"{line}; {nearest(name, self.names)}")
+            return name
+        present = [key for key in (USUAL[what] if usual is None else usual) if key in self.names]
+        if len(present) > 1:
+            named = " and ".join(present)
+            raise ConfigError(f"{self.where}: {named} could be the {what}: set data.{what} to one of them{self.hint}")
+        return present[0] if present else None
+
+    def require(self, what: str, name: str | None, usual: Sequence[str] | None = None) -> str:
+        """As `find`, of what every item must have."""
+        if (key := self.find(what, name, usual)) is None:
+            hint = self.hint if what == "sample" else ""
+            line = f"{self.where}: which {self.noun} holds the {what}?"
+            raise ConfigError(f"{line} Set data.{what} to one of {', '.join(map(str, self.names))}{hint}")
+        return key

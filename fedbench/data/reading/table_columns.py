@@ -9,7 +9,7 @@ from pydantic import Field
 from fedbench.data.description import open_decision
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.cells import looks_like_numbers
-from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS, find_key, key_of
+from fedbench.data.reading.keys import NamedParts
 from fedbench.data.reading.spelling import SpellingOption
 
 AXES = ("x", "z")
@@ -68,8 +68,8 @@ def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[
     """The columns of target and user. Raises ConfigError."""
     names = [name for name in table.columns if name not in options.drop]
     hint = " (and --data.drop the other, unless it is a feature)"
-    user = find_key("user", options.user, DOMAIN_KEYS, names, where, hint, "column")
-    label = key_of("label", options.label, TARGETS, names, where, hint, "column")
+    columns = NamedParts(names, where, "column", hint)
+    user, label = columns.find("user", options.user), columns.require("label", options.label)
     axes = [name for name in AXES if name in names and looks_like_numbers(table[name])]
     others = [name for name in names if name not in (label, user, *axes)]
     if label == "y" and not options.label and axes and others and looks_like_numbers(table[label]):

@@ -2,14 +2,14 @@
 
 import pytest
 
-from fedbench.data.reading.keys import TARGETS, find_key, key_of
+from fedbench.data.reading.keys import NamedParts
 from fedbench.errors import ConfigError
 
 
 def test_a_named_key_comes_before_the_usual_one():
-    assert find_key("label", "kind", TARGETS, ["label", "kind"], "the set") == "kind"
-    assert find_key("label", None, TARGETS, ["image", "label"], "the set") == "label"
-    assert find_key("label", None, TARGETS, ["image", "kind"], "the set") is None
+    assert NamedParts(["label", "kind"], "the set").find("label", "kind") == "kind"
+    assert NamedParts(["image", "label"], "the set").find("label", None) == "label"
+    assert NamedParts(["image", "kind"], "the set").find("label", None) is None
 
 
 @pytest.mark.parametrize(
@@ -22,5 +22,5 @@ def test_a_named_key_comes_before_the_usual_one():
 )
 def test_a_key_that_only_the_user_knows_is_asked_for(asked, keys, line):
     with pytest.raises(ConfigError) as error:
-        key_of("label", asked, TARGETS, keys, "the set", noun="column")
+        NamedParts(keys, "the set", "column").require("label", asked)
     assert str(error.value) == line
