@@ -191,9 +191,11 @@ HARD = {"batch_size": "full", "precision": "64-true", "epochs": 3, "lr": 0.5, "m
 
 
 @pytest.mark.parametrize("alternation", ["epoch", "joint"])
-@pytest.mark.parametrize("timing", [{}, {"steps": 3}])
-@pytest.mark.parametrize("options", [{}, SPARSE, {"clip": 0.001}, {"clip": None, "lr_gate": 2.0}])
-def test_a_round_is_that_of_the_algorithm(alternation, timing, options):
+@pytest.mark.parametrize(
+    ("options", "timing"),
+    [({}, {}), (SPARSE, {}), ({"clip": 0.001}, {}), ({"clip": None, "lr_gate": 2.0}, {"steps": 3})],
+)
+def test_a_round_is_that_of_the_algorithm(alternation, options, timing):
     mine = run(rounds=0, train=HARD | timing, alternation=alternation, **options)
     expected = [by_hand(mine, i, options.get("sparsity", 1.0), 3) for i in range(3)]
     seen = mine.round(evaluate=False)
@@ -461,8 +463,10 @@ def test_model_steps_see_the_factors_of_augmented_images(alternation, monkeypatc
     assert gates[2] != pytest.approx(gates[0], abs=1e-4)
 
 
-@pytest.mark.parametrize("hook", ["on_after_batch_transfer", "on_train_batch_start"])
-@pytest.mark.parametrize("alternation", ["epoch", "joint"])
+@pytest.mark.parametrize(
+    ("alternation", "hook"),
+    [*product(["epoch"], ["on_after_batch_transfer", "on_train_batch_start"]), ("joint", "on_train_batch_start")],
+)
 def test_model_steps_see_the_factors_of_images_that_hooks_change(alternation, hook):
     def on_after_batch_transfer(self, batch, dataloader_idx):
         return -batch[0], batch[1]
