@@ -93,6 +93,17 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             "train.shuffle": False,
             "train.momentum": 0,
         },
+        "local": {
+            "method.moments": "none",
+            "method.grad_score": False,
+            "method.pred_score": False,
+            "method.personalization_rate": 1,
+            "method.personalization_budget": 1,
+            "model": "mlp",
+            "train.batch_size": "full",
+            "train.shuffle": False,
+            "train.momentum": 0,
+        },
     }
     traces = (mask_trace("personal_share", "private share"),)
     needs = frozenset({"classes"})

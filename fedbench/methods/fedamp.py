@@ -48,7 +48,10 @@ class FedAMP(Method["FedAMP.Options", "FedAMP.State", "FedAMP.Server"]):
         2021,
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {
-        "local": {"method.variant": "heur", "method.self_weight": 1, "method.lam": 0},
+        "local": [
+            {"method.variant": "heur", "method.self_weight": 1, "method.lam": 0},
+            {"method.start": "local", "method.lam": 0},
+        ],
     }
     traces = (weight_trace("weight"),)
 

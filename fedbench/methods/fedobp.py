@@ -56,6 +56,7 @@ class FedOBP(Method["FedOBP.Options", "FedOBP.State"]):
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {
         "fedavg": {"method.quantile": 1},
+        "local": {"method.quantile": 0, "method.buffers": "private", "participation": 1.0},
         "fedper": {"method.quantile": 0, "method.scope": "head", "participation": 1.0},
     }
     traces = (

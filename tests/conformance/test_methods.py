@@ -24,7 +24,7 @@ USES_ROUNDS = {"fedkd", "fedphp"}
 ON_RAY = {"centralized", "co-pfl", "ditto", "fedavg", "fedcac", "fedmosaic", "scaffold"}
 """Methods that are also tried on hosts of Ray by day: each sends or keeps something of another kind."""
 BY_NIGHT = {"alone", "joins late", "median", "lost uploads", "compression", "noise", "options"}
-"""Checks with runs of their own whose promises other tests make by day."""
+"""Checks with runs of their own. By day other tests make their promises, and ask by hand what options do."""
 
 # A group stays in one process where tests run side by side, so that what it shares is made once.
 every_method = pytest.mark.parametrize("method", [pytest.param(m, marks=pytest.mark.xdist_group(m)) for m in names()])

@@ -10,13 +10,11 @@ from torch import nn
 
 from fedbench.module.weights import Weights
 from tests.methods.simulator import (
-    Data,
     Mlp,
     Product,
     Quadratic,
     Simulation,
     accuracy_of,
-    assert_same,
     blobs,
     close,
     equal,
@@ -118,7 +116,7 @@ def test_the_gradient_is_that_at_the_mixture(mix_with, mixed):
     update=st.sampled_from(["round", "step"]),
     rate=st.floats(0, 5),
 )
-@settings(max_examples=40)
+@settings(max_examples=15)
 def test_alpha_stays_in_its_range_and_the_mixture_between_both(point, alpha, update, rate):
     own, common, target = point
     run = one_round(target, own, common, alpha, Quadratic, {"epochs": 3}, alpha_update=update, alpha_lr=rate)
@@ -142,28 +140,12 @@ def test_alpha_moves_once_a_round_or_in_every_step(update):
     assert close(run.states[0].personal.params, v.tolist())
 
 
-@pytest.mark.parametrize("module", [Mlp, lambda: Mlp(norm=True), Dropping])
-@pytest.mark.parametrize("weighting", ["uniform", "samples"])
-@pytest.mark.parametrize("buffers", ["average", "private"])
-def test_without_a_personal_share_it_is_fedavg(module, weighting, buffers):
-    shared = {"weighting": weighting, "buffers": buffers}
-    runs = [
-        Simulation(m, blobs([9, 17, 12]), module=module(), draw=SOME, **shared, **o).run(4)
-        for m, o in (("apfl", {"alpha": 0, "alpha_update": "off"}), ("fedavg", {}))
-    ]
-    assert_same(*runs)
-    assert [seen.up for seen in runs[0].log] == [seen.up for seen in runs[1].log]
-    assert [seen.down for seen in runs[0].log] == [seen.down for seen in runs[1].log]
-
-
-@pytest.mark.parametrize("module", [Mlp, lambda: Mlp(norm=True), Dropping])
-@pytest.mark.parametrize("more", [{}, {"momentum": 0.9, "keep_optimizer": True, "lr_decay": 0.5}, {"steps": 5}])
 @pytest.mark.parametrize("mix_with", ["previous", "updated"])
-def test_all_personal_it_is_local_training(module, more, mix_with):
+def test_all_personal_it_is_local_training(mix_with):
     """But for the counters of BatchNorm, which are the global model's."""
-    train = {"batch_size": 4, **more}
+    train = {"batch_size": 4, "momentum": 0.9, "keep_optimizer": True, "lr_decay": 0.5}
     apfl, local = (
-        Simulation(m, blobs([9, 17, 12]), module=module(), train=train, draw=SOME, **o).run(4)
+        Simulation(m, blobs([9, 17, 12]), module=Dropping(), train=train, draw=SOME, **o).run(3)
         for m, o in (("apfl", {"alpha": 1, "alpha_update": "off", "mix_with": mix_with}), ("local", {}))
     )
     for one, other in zip(apfl.log, local.log, strict=True):
@@ -232,15 +214,6 @@ def test_mixing_scores_of_a_linear_model_is_mixing_its_parameters(mix_with, upda
         data = parameters.data[i]
         scores = parameters.learner.logits(parameters.log[-1].after_agg[i], data)
         assert torch.allclose(scores, logits.log[-1].after_agg[i].scores(data), rtol=0, atol=1e-10)
-
-
-def test_mixing_scores_is_another_method_where_the_model_is_not_linear():
-    runs = [
-        Simulation("apfl", blobs([30]), module=Dropping(), train={"batch_size": 8}, mixing=m).run(2)
-        for m in ("parameters", "logits")
-    ]
-    one, other = (run.states[0].personal.params for run in runs)
-    assert not torch.allclose(one, other, atol=1e-4)
 
 
 def test_mixed_scores_step_along_their_derivatives():
@@ -334,27 +307,6 @@ def test_bytes_are_those_of_the_global_model():
     assert all(set(seen.up.values()) == set(seen.down.values()) == {4 * (69 + 10)} for seen in run.log)
 
 
-def test_two_gradients_a_step():
-    run = Simulation("apfl", blobs([17]), train={"epochs": 2, "batch_size": 8})
-    run.round(evaluate=False)
-    assert run.learner.ledger.steps == 2 * (2 * 3)
-
-
-@pytest.mark.parametrize("mixing", ["parameters", "logits"])
-def test_evaluating_twice_or_never_changes_nothing(mixing):
-    make = lambda: Simulation("apfl", blobs([9, 17]), module=Dropping(), draw=lambda t: [t % 2], mixing=mixing)  # noqa: E731
-    run, never = make(), make().run(3, evaluate=False)
-    for _ in range(3):
-        run.round()
-        first, second = run.personal(0), run.personal(0)
-        if mixing == "parameters":
-            assert equal(first, second)
-        else:
-            assert torch.equal(first.scores(run.data[0]), second.scores(run.data[0]))
-    assert run.states[0].alpha == never.states[0].alpha
-    assert torch.equal(run.states[1].personal.params, never.states[1].personal.params)
-
-
 def test_alpha_rises_at_the_client_that_is_different():
     clients = blobs([60], seed=3) + blobs([60], seed=4) + blobs([60], seed=5) + blobs([60], seed=6, shift=2)
     tests = blobs([200], seed=7) + blobs([200], seed=8, shift=2)
@@ -365,13 +317,6 @@ def test_alpha_rises_at_the_client_that_is_different():
     accuracy = lambda weights, test: accuracy_of(run.learner, weights, test)  # noqa: E731
     common = run.method.global_model(run.server, run.initial)
     assert accuracy(run.log[-1].after_agg[3], tests[1]) > accuracy(common, tests[1]) + 0.2
-
-
-def test_a_client_with_one_image_takes_part():
-    clients = [Data(torch.ones(1, 6), torch.tensor([1])), *blobs([9])]
-    run = Simulation("apfl", clients, module=Mlp(norm=True)).run(2)
-    assert torch.equal(run.states[0].personal.buffers, run.initial.buffers)
-    assert not torch.equal(run.states[0].personal.params, run.initial.params)
 
 
 def test_both_models_of_a_newcomer_start_at_the_global_one():

@@ -8,7 +8,6 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fedbench.aggregation.leave_one_out import leave_out
 from fedbench.aggregation.packed import bits_to_mask, mask_to_bits
 from fedbench.aggregation.ranks import floored_share
 from fedbench.config import MethodConfig, TrainConfig
@@ -20,13 +19,11 @@ from fedbench.methods.messages import Upload
 from fedbench.methods.server import Context
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, targets
 
 SIZES = [9, 17, 12]
 FEW = {"personalization_rate": 0.05, "personalization_budget": 0.2}
 """A selection that leaves something to share."""
-FULL = {"lr": 0.1, "epochs": 2, "batch_size": "full", "shuffle": False, "precision": "64-true"}
-FULL |= {"momentum": 0, "weight_decay": 0}
 
 
 def bits(text: str) -> torch.Tensor:
@@ -71,39 +68,30 @@ def test_in_the_first_round_every_step_is_opposed_and_losses_decide():
     assert all(close(seen.traces[i, "alpha"], [(2 + loss[i]) / total], digits=9) for i in range(3))
 
 
-def test_the_prediction_score_is_the_loss_of_the_start_model_at_the_start():
-    simulation = run(rounds=1, grad_score=False)
-    for i in range(3):
-        client = simulation.client(i, 0)
-        loss = simulation.learner.loss(simulation.initial, client.train)
-        assert close(simulation.log[0].traces[i, "score_prediction"], [loss], digits=5)
-        assert "score_gradient" not in [name for _, name in simulation.log[0].traces]
-
-
-def test_literal_scores_of_a_later_round():
+@pytest.mark.parametrize("option", [{}, {"loo_update": "previous"}, {"loo_model": "received"}], ids=str)
+def test_literal_scores_of_a_later_round(option):
     """By hand: what is taken out of the server's model and of its last step, and with which weight."""
-    simulation = run(rounds=2, **LITERAL)
+    simulation = run(rounds=2, **{**LITERAL, **option})
     weights, sent = dict(simulation.server.alphas), {i: simulation.states[i].trained for i in range(3)}
     before, now = simulation.server.previous.double(), simulation.server.params.double()
+    start, trained, held = (
+        simulation.log[0].after_agg,
+        simulation.log[1].after_fit,
+        simulation.log[1].after_agg,
+    )
     seen = simulation.round()
     for i in range(3):
-        a = weights[i]
+        a, received = weights[i], held[i].params
         assert a == pytest.approx(simulation.log[1].traces[i, "alpha"])
-        others = simulation.initial.replace(params=((now - a * sent[i].double()) / (1 - a)).float())
+        own = received if "loo_model" in option else sent[i]
+        others = simulation.initial.replace(params=((now - a * own.double()) / (1 - a)).float())
         loss = simulation.learner.loss(others, simulation.client(i, 3).train)
         assert close(seen.traces[i, "score_prediction"], [loss], digits=5)
-        received = simulation.log[1].after_agg[i].params
         delta = (received - seen.after_fit[i].params).double()
-        rest = ((before - now) - a * delta) / (1 - a)
+        update = (start[i].params - trained[i].params).double() if "loo_update" in option else delta
+        rest = ((before - now) - a * update) / (1 - a)
         score = 1 - float(delta @ rest) / float(delta.norm() * rest.norm())
         assert close(seen.traces[i, "score_gradient"], [score], digits=5)
-
-
-def test_what_is_left_out_can_be_chosen():
-    literal = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **LITERAL)
-    for option, name in (({"loo_update": "previous"}, "gradient"), ({"loo_model": "received"}, "prediction")):
-        other = run(rounds=3, clients=[20, 30], train={"epochs": 1}, **{**LITERAL, **option})
-        assert other.log[2].traces[0, f"score_{name}"] != literal.log[2].traces[0, f"score_{name}"]
 
 
 WORKING = {"server_rule": "per_index", "merge_mask": "client", "loo_update": "same_round"}
@@ -128,25 +116,15 @@ def leave_out_models(simulation: Simulation) -> list[torch.Tensor]:
     return found
 
 
-def all_out(self, client, received):
-    """As a broken copy does it: the client's model leaves every entry, with its weight in all of them."""
-    share = float(client.message.alpha)
-    return leave_out(client.message.params, client.state.trained, share).float()
-
-
-@pytest.mark.parametrize("broken", [False, True])
-def test_a_client_is_taken_out_of_the_mean_where_it_is_in_it(broken, monkeypatch):
-    """The model of the prediction score is the mean of what the others sent; a copy that takes more out is seen."""
-    half = {"personalization_rate": 0.25, "personalization_budget": 0.5}
-    simulation = run(rounds=3, grad_score=False, **half)
+def test_a_client_is_taken_out_of_the_mean_where_it_is_in_it():
+    """The model of the prediction score is the mean of what the others sent."""
+    simulation = run(rounds=3, grad_score=False, personalization_rate=0.25, personalization_budget=0.5)
     expected = leave_out_models(simulation)
-    if broken:
-        monkeypatch.setattr(CoPFL, "_others", all_out)
     seen = simulation.round()
     for i, others in enumerate(expected):
         model = simulation.initial.replace(params=others.float())
         loss = simulation.learner.loss(model, simulation.client(i, 4).train)
-        assert close(seen.traces[i, "score_prediction"], [loss], digits=4) != broken
+        assert close(seen.traces[i, "score_prediction"], [loss], digits=4)
 
 
 def test_the_model_without_a_client_of_a_mean_over_some():
@@ -225,16 +203,6 @@ def test_a_score_that_no_client_makes_does_not_travel():
     assert [scored.up[i] - unscored.up[i] for i in range(3)] == [4] * 3
 
 
-def test_in_the_working_reading_the_server_moves_and_weights_differ():
-    half = {"personalization_rate": 0.25, "personalization_budget": 0.5, "clients": [9, 17, 12] * 3}
-    (literal, working) = (run(rounds=4, **half, **more) for more in (LITERAL, WORKING))
-    shares = [[seen.traces[-1, "live_share"] for seen in made.log[1:]] for made in (literal, working)]
-    assert max(shares[0]) < 0.2
-    assert min(shares[1]) > 0.9
-    spread = [max(a) - min(a) for made in (literal, working) for a in [list(made.server.alphas.values())]]
-    assert spread[1] > 2 * spread[0]
-
-
 def test_the_only_participant_of_a_round_is_compared_with_nobody():
     seen = run(rounds=2, draw=lambda t: [1]).log[1]
     assert seen.traces[1, "alpha"] == 1
@@ -250,6 +218,7 @@ def test_the_prediction_score_sees_the_statistics_after_training():
     others = fitted.replace(params=simulation.initial.params)
     loss = simulation.learner.loss(others, simulation.client(0, 1).train)
     assert close(simulation.log[0].traces[0, "score_prediction"], [loss], digits=5)
+    assert (0, "score_gradient") not in simulation.log[0].traces
 
 
 CHANGE = torch.tensor([0.3, -0.5, 0.1, 0.5, 0, -0.5, 0.2, 0.05]).abs()
@@ -425,13 +394,12 @@ def test_moments_and_counters_may_start_anew_every_round():
 
 
 def test_the_runs_momentum_and_optimizer_have_no_effect_and_it_says_so():
-    plain = run()
-    for train in ({"momentum": 0.9}, {"keep_optimizer": True}, {"optimizer": "adam"}):
-        other = run(train=train)
-        assert_same(plain, other)
-        (line,) = other.method.check()
-        assert "have no effect" in line
+    plain = run(rounds=2)
     assert not list(plain.method.check())
+    for train in ({"momentum": 0.9}, {"keep_optimizer": True}, {"optimizer": "adam"}):
+        (line,) = run(rounds=0, train=train).method.check()
+        assert "have no effect" in line
+    assert_same(plain, run(rounds=2, train={"momentum": 0.9, "keep_optimizer": True, "optimizer": "adam"}))
 
 
 MODELS = [[1.0, 2, 3, 4], [5.0, 6, 7, 8], [9.0, 10, 11, 12]]
@@ -512,37 +480,13 @@ def test_absent_clients_keep_what_is_theirs_and_weigh_nothing():
     assert float(simulation.method.send(simulation.server, 0).alpha) > 0
 
 
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("share", [{"personalization_rate": 0.0}, {"personalization_budget": 0.0}])
-def test_without_masks_moments_and_scores_it_is_fedavg(share, norm):
-    own = dict(moments="none", grad_score=False, pred_score=False, **share)
-    fedavg = dict(weighting="uniform", buffers="private")
-    draw = lambda t: [t % 3, 2] if t % 3 != 2 else [0]  # noqa: E731
-    ours, theirs = (
-        Simulation(name, blobs(SIZES), draw=draw, module=Mlp(norm), train=FULL, **options).run(4)
-        for name, options in (("co-pfl", own), ("fedavg", fedavg))
-    )
-    assert_same(ours, theirs)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_with_everything_personal_it_is_local_training(norm):
-    own = dict(moments="none", grad_score=False, pred_score=False, personalization_rate=1, personalization_budget=1)
-    ours, theirs = (
-        Simulation(name, blobs(SIZES), module=Mlp(norm), train=FULL, **options).run(4)
-        for name, options in (("co-pfl", own), ("local", {}))
-    )
-    assert_same(ours, theirs)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_invariants_of_a_run(norm):
+def test_invariants_of_a_run():
     draw = lambda t: [0, 1, 2] if t % 2 else [0, 2]  # noqa: E731
-    simulation = run(rounds=0, norm=norm, draw=draw, personalization_rate=0.02, **LITERAL)
+    simulation = run(rounds=0, norm=True, draw=draw, personalization_rate=0.02, **LITERAL)
     size, server = simulation.context.layout.size, simulation.server
     before = {i: torch.zeros(size, dtype=torch.bool) for i in range(3)}
     common, params = torch.zeros(size, dtype=torch.bool), server.params
-    for _ in range(5):
+    for _ in range(4):
         seen = simulation.round()
         now = bits_to_mask(server.mask, size)
         assert (now >= common).all()
@@ -567,44 +511,6 @@ def test_invariants_of_a_run(norm):
         common, params = now, server.params
 
 
-CHANGES = [
-    {"personalization_rate": 0.2},
-    {"personalization_budget": 0.02},
-    {"train": {"lr": 0.02}},
-    {"train": {"epochs": 1}},
-    {"train": {"steps": 3}},
-    {"train": {"weight_decay": 0.1}},
-    {"beta1": 0.5},
-    {"beta2": 0.5},
-    {"eps": 0.1},
-    {"moments": "shared"},
-    {"moments": "none"},
-    {"grad_score": False},
-    {"pred_score": False},
-    {"phase_coupling": "sequential"},
-    {"server_rule": "or_mask"},
-    {"merge_mask": "server"},
-    {"select_from": "unmasked"},
-    {"loo_update": "previous"},
-    {"loo_update": "current"},
-    {"score_data": "held_out"},
-    {"loo_model": "received"},
-    {"keep_moments": False},
-    {"buffers": "average"},
-]
-
-
-@pytest.fixture(scope="module")
-def standard() -> Simulation:
-    return run(norm=True)
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()))
-def test_every_option_changes_the_result(change, standard):
-    other = run(norm=True, **change)
-    assert not all(equal(standard.log[-1].after_agg[i], other.log[-1].after_agg[i]) for i in range(3))
-
-
 @pytest.mark.parametrize(("buffers", "sent"), [("private", 0), ("average", 1)])
 def test_bytes(buffers, sent):
     simulation = run(norm=True, buffers=buffers, **LITERAL, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
@@ -616,11 +522,6 @@ def test_bytes(buffers, sent):
             assert seen.up[i] == 4 * (size - personal) + ceil(size / 8) + 4 + statistics
             newcomer = t == 3 and i == 2
             assert seen.down[i] == (8 if newcomer else 4) * size + ceil(size / 8) + 4 + statistics
-
-
-def test_the_step_before_is_not_sent_to_who_needs_no_gradient_score():
-    simulation = run(grad_score=False, **LITERAL, draw=lambda t: [0, 1] if t == 2 else [0, 1, 2])
-    assert len({down for seen in simulation.log for down in seen.down.values()}) == 1
 
 
 def test_what_still_moves_at_the_server_is_traced_and_its_end_is_said():

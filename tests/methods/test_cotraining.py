@@ -64,7 +64,9 @@ def test_rounds_in_which_few_take_part_count_less(name):
 
 @pytest.mark.parametrize("name", METHODS)
 def test_more_rounds_have_the_same_first_vote(name):
-    few, many = (run(name, rounds=rounds, train={"steps": 40}) for rounds in (3, 12))
+    few, many = (
+        Simulation(name, blobs(SIZES), public=PUBLIC, train={"steps": 40}, rounds=rounds) for rounds in (3, 30)
+    )
     assert few.method.first_vote == many.method.first_vote == 2
     assert not many.context.uses_rounds
 

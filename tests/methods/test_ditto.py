@@ -53,50 +53,30 @@ def test_a_pull_of_one_over_the_rate_starts_every_step_from_the_received_model()
 
 
 @given(lams=st.lists(st.floats(0, 8), min_size=2, max_size=2, unique=True), own=st.floats(-3, 3))
-@settings(max_examples=15)
+@settings(max_examples=4)
 def test_a_stronger_pull_keeps_the_personal_model_nearer(lams, own):
     way = []
     for lam in sorted(lams):
-        run = quadratic((own, 1.0), (0.5, 0.5), train={"precision": "64-true"}, lam=lam, personal_epochs=150)
+        run = quadratic((own, 1.0), (0.5, 0.5), train={"precision": "64-true"}, lam=lam, personal_epochs=60)
         way.append(float((run.log[0].after_fit[0].params - torch.tensor([0.5, 0.5])).norm()))
     assert way[0] >= way[1] - 1e-9
-
-
-@pytest.mark.parametrize("module", [Mlp, lambda: Mlp(norm=True), Dropping])
-@pytest.mark.parametrize("more", [{}, {"momentum": 0.9, "keep_optimizer": True, "lr_decay": 0.5}, {"steps": 5}])
-def test_without_a_pull_the_personal_model_is_local_training(module, more):
-    train = {"batch_size": 4, **more}
-    runs = [
-        Simulation(m, blobs([9, 17, 12]), module=module(), train=train, draw=SOME, **o).run(4)
-        for m, o in (("ditto", {"lam": 0}), ("local", {}))
-    ]
-    assert_same(*runs)
 
 
 @pytest.mark.parametrize(
     "options", [{}, {"lam": 0.3, "personal_epochs": 5, "personal_lr": 0.02}, {"mode": "finetune"}, {"lam": 0}]
 )
-@pytest.mark.parametrize("weighting", ["samples", "uniform"])
-@pytest.mark.parametrize("buffers", ["average", "private"])
-def test_the_global_model_is_fedavgs(options, weighting, buffers):
-    shared = {"weighting": weighting, "buffers": buffers}
-    make = lambda m, **o: Simulation(m, blobs([9, 17, 12]), module=Dropping(), draw=SOME, **shared, **o).run(4)  # noqa: E731
+def test_the_global_model_is_fedavgs(options):
+    shared = {"weighting": "uniform", "draw": SOME}
+    make = lambda m, **o: Simulation(m, blobs([9, 17, 12]), module=Dropping(), **shared, **o).run(3)  # noqa: E731
     run, plain = make("ditto", **options), make("fedavg")
     for one, other in zip(run.log, plain.log, strict=True):
         assert one.up == other.up
         assert one.down == other.down
         for i, upload in other.uploads.items():
             assert all(torch.equal(one.uploads[i].tensors[n], upload.tensors[n]) for n in upload.tensors)
-    if buffers == "average":
-        assert equal(
-            run.method.global_model(run.server, run.initial), plain.method.global_model(plain.server, plain.initial)
-        )
-    assert torch.equal(run.server.params, plain.server.params)
-
-
-def test_bytes_are_those_of_the_global_model():
-    run = Simulation("ditto", blobs([9, 17]), module=Mlp(norm=True)).run(2)
-    assert all(set(seen.up.values()) == set(seen.down.values()) == {4 * (69 + 10)} for seen in run.log)
+    assert equal(
+        run.method.global_model(run.server, run.initial), plain.method.global_model(plain.server, plain.initial)
+    )
 
 
 def test_both_points_are_the_personal_model_which_nobody_elses_round_changes():
@@ -161,9 +141,8 @@ def test_more_epochs_read_on_in_the_same_batches():
     assert_same(one, two)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_finetuning_is_fedavg_until_the_last_aggregation(norm):
-    make = lambda m, **o: Simulation(m, blobs([9, 17, 12]), module=Mlp(norm), draw=SOME, rounds=3, **o).run(3)  # noqa: E731
+def test_finetuning_is_fedavg_until_the_last_aggregation():
+    make = lambda m, **o: Simulation(m, blobs([9, 17, 12]), module=Mlp(True), draw=SOME, rounds=3, **o).run(3)  # noqa: E731
     run, plain = make("ditto", mode="finetune"), make("fedavg")
     assert_same(run, plain, ["after_fit"])
     for t in (0, 1):
@@ -192,9 +171,8 @@ def test_finetuning_is_pulled_to_the_last_average():
     assert close(run.log[0].after_agg[0].params, [v])
 
 
-@pytest.mark.parametrize("mode", ["joint", "finetune"])
-def test_evaluating_twice_or_never_changes_nothing(mode):
-    make = lambda: Simulation("ditto", blobs([9, 17]), module=Dropping(), mode=mode, rounds=3)  # noqa: E731
+def test_finetuning_twice_or_never_changes_nothing():
+    make = lambda: Simulation("ditto", blobs([9, 17]), module=Dropping(), mode="finetune", rounds=3)  # noqa: E731
     run, never = make(), make().run(3, evaluate=False)
     for _ in range(3):
         run.round()

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -118,6 +118,7 @@ models = st.lists(st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4), 
 
 
 @given(models, st.floats(1e-3, 50), st.floats(0.1, 100))
+@settings(max_examples=40)
 def test_invariants_of_the_weights(values, alpha, sigma):
     vectors = rows(*values)
     squared = distances_from_products(dot_products(vectors))
@@ -132,6 +133,7 @@ def test_invariants_of_the_weights(values, alpha, sigma):
 
 
 @given(models, st.floats(0, 200), st.floats(0, 1))
+@settings(max_examples=40)
 def test_invariants_of_the_softmax(values, sigma, own):
     vectors = rows(*values)
     weights = softmax_of_cosines(dot_products(vectors), sigma, own)
@@ -196,30 +198,13 @@ def test_rounds_by_hand():
         assert seen.traces[0, "weight/1"] == pytest.approx(float(xi[0, 1]), abs=1e-6)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize(
-    "options",
-    [{"variant": "heur", "self_weight": 1.0}, {"start": "local", "alpha": 0.5, "sigma": 1.0}],
-)
-def test_without_mixing_and_pull_it_is_local_training(norm, options):
-    draw = lambda t: [0, 2] if t == 2 else [0, 1, 2]  # noqa: E731
-    mine, alone = run(norm=norm, draw=draw, lam=0, **options), run("local", norm=norm, draw=draw)
-    assert_same(mine, alone, ["after_fit"])
-    assert_same(mine, alone)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_flat_softmax_is_uniform_fedavg(norm):
-    mine = run(norm=norm, variant="heur", sigma=0, lam=0)
-    plain = run("fedavg", norm=norm, weighting="uniform")
+def test_a_flat_softmax_is_uniform_fedavg():
+    mine = run(norm=True, variant="heur", sigma=0, lam=0)
+    plain = run("fedavg", norm=True, weighting="uniform")
     for a, b in zip(mine.log, plain.log, strict=True):
         for i in range(3):
             assert torch.allclose(a.after_agg[i].params, b.after_agg[i].params, rtol=0, atol=1e-6)
             assert torch.allclose(a.after_agg[i].buffers, b.after_agg[i].buffers, rtol=0, atol=1e-5)
-
-
-def test_a_wide_a_is_local_training():
-    assert_same(run(sigma=1e300, lam=0), run("local"))
 
 
 @pytest.mark.parametrize("options", [{}, {"variant": "heur"}])
@@ -298,42 +283,9 @@ def test_who_comes_late_starts_where_it_should():
         assert torch.equal(received.params, expected)
 
 
-def test_the_server_keeps_copies():
-    mine = run(rounds=1)
-    for upload in mine.log[0].uploads.values():
-        before = mine.server.models[upload.client].clone()
-        upload.params.zero_()
-        assert torch.equal(mine.server.models[upload.client], before)
-    assert torch.equal(mine.server.params, mine.initial.params)
-
-
-def test_evaluating_changes_nothing():
-    mine = Simulation("fedamp", blobs(SIZES), module=Mlp(True), alpha=0.3, sigma=1.0).run(3, evaluate=False)
-    assert_same(run(norm=True, alpha=0.3, sigma=1.0), mine, ["after_fit"])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"variant": "heur"},
-        {"alpha": 0.5},
-        {"alpha_decay": 0.5, "decay_interval": 1},
-        {"sigma": 3.0},
-        {"lam": 0.2},
-        {"variant": "heur", "self_weight": 0.1},
-        {"variant": "heur", "sigma": 1.0},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    base = {"alpha": 0.2, "sigma": 1.0, **({"variant": "heur", "sigma": 25.0} if "variant" in options else {})}
-    if options == {"variant": "heur"}:
-        base = {"alpha": 0.2, "sigma": 1.0}
-    assert not equal(run(**base).log[2].after_fit[0], run(**{**base, **options}).log[2].after_fit[0])
-
-
 def test_defaults_of_sigma_and_self_weight():
-    assert_same(run(), run(sigma=1e6))
-    assert_same(run(variant="heur"), run(variant="heur", sigma=25, self_weight=1 / 3))
+    assert_same(run(rounds=2), run(rounds=2, sigma=1e6))
+    assert_same(run(rounds=2, variant="heur"), run(rounds=2, variant="heur", sigma=25, self_weight=1 / 3))
 
 
 def test_images_do_not_count():

@@ -126,12 +126,6 @@ def test_bytes(norm):
     assert all(set(seen.up.values()) == set(seen.down.values()) == {size} for seen in run.log)
 
 
-def test_evaluating_changes_nothing():
-    seldom = Simulation("fedavg", blobs([8, 24]), module=Mlp(norm=True)).run(3, evaluate=False)
-    often = Simulation("fedavg", blobs([8, 24]), module=Mlp(norm=True)).run(3)
-    assert_same(seldom, often, ["after_fit"])
-
-
 def test_a_received_model_is_never_written():
     run = Simulation("fedavg", blobs([8, 24]))
     sent = run.method.send(run.server, 0)

@@ -78,16 +78,6 @@ def test_fine_tuning_of_all_moves_statistics_of_the_copy_only():
     assert torch.equal(run.states[0].buffers, own)
 
 
-def test_evaluating_twice_or_never_changes_nothing():
-    run = Simulation("fedavg-ft", blobs([9, 17]), module=Mlp(norm=True))
-    run.round()
-    assert equal(run.personal(0), run.personal(0))
-    assert equal(run.personal(0), run.log[0].after_agg[0])
-    run.round()
-    never = Simulation("fedavg-ft", blobs([9, 17]), module=Mlp(norm=True)).run(2, evaluate=False)
-    assert_same(run, never, ["after_fit"])
-
-
 def tuned_in(round, run):
     """What client 0 makes of the start model in a round."""
     return run.method.personal(run.client(0, round), run.initial, "after_agg")

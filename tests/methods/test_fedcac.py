@@ -6,7 +6,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedbench.aggregation.packed import bits_to_mask, mask_overlaps, mask_to_bits
-from fedbench.aggregation.ranks import largest
 from fedbench.errors import ConfigError
 from fedbench.methods.fedcac import FedCAC, above_threshold, overlaps, sensitivity, threshold
 from fedbench.methods.messages import Upload
@@ -78,13 +77,6 @@ def test_sensitivity_is_the_change_times_the_trained_value():
     assert close(s, [0.06, 0.08, 0.02, 0.01, 0.09, 0, 0.035, 0.07])
 
 
-def test_sensitivity_writes_into_neither_model():
-    received, trained = torch.tensor(RECEIVED), torch.tensor(TRAINED)
-    sensitivity(received, trained)
-    assert received.tolist() == torch.tensor(RECEIVED).tolist()
-    assert trained.tolist() == torch.tensor(TRAINED).tolist()
-
-
 @pytest.mark.parametrize(
     ("options", "mask"),
     [
@@ -138,14 +130,6 @@ def test_random_masks_are_drawn_afresh_and_leave_training_alone():
     assert all(equal(random.log[0].after_fit[i], other.log[0].after_fit[i]) for i in (0, 1))
     masks = [tuple(seen.uploads[i].mask.tolist()) for seen in random.log for i in (0, 1)]
     assert len(set(masks)) == 4
-
-
-@given(st.lists(st.integers(0, 5), min_size=1, max_size=40), st.floats(0, 1))
-def test_a_mask_has_exactly_its_share_and_prefers_large_scores(scores, tau):
-    s, count = torch.tensor(scores, dtype=torch.float32), int(tau * len(scores))
-    mask = largest(s, count)
-    order = sorted(range(len(scores)), key=lambda i: (-scores[i], i))
-    assert sorted(order[:count]) == mask.nonzero().flatten().tolist()
 
 
 def test_overlaps():
@@ -220,6 +204,7 @@ mask_lists = st.integers(2, 6).flatmap(
 
 
 @given(mask_lists, st.floats(1, 8))
+@settings(max_examples=25)
 def test_invariants_of_overlap_and_collaborators(masks, beta):
     o = overlap_of(*masks)
     assert torch.equal(o, o.T)
@@ -300,15 +285,6 @@ def test_one_participant_keeps_its_model():
     assert new["D"].tolist() == MODELS["D"]
 
 
-def test_absent_clients_keep_their_models():
-    made = method(beta=4)
-    new, server = merged(made)
-    kept = {n: new[n].clone() for n in "CD"}
-    server.round, server.participants = 3, [0, 1]
-    made.aggregate(server, [upload(0, MODELS["B"], A), upload(1, MODELS["C"], B)])
-    assert all(torch.equal(made.send(server, "ABCD".index(n)).params, kept[n]) for n in "CD")
-
-
 @pytest.mark.parametrize(("bn_stats", "value"), [("critical", 1.5), ("global", 4.0)])
 def test_running_statistics(bn_stats, value):
     made = method(clients=3, bn_stats=bn_stats, beta=1)
@@ -322,7 +298,7 @@ def test_running_statistics(bn_stats, value):
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.data())
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_the_merge_stays_between_the_trained_models(clients, round, data):
     rows = data.draw(
         st.lists(st.lists(st.floats(-9, 9, width=32), min_size=8, max_size=8), min_size=clients, max_size=clients)
@@ -346,19 +322,6 @@ def run(name="fedcac", rounds=4, norm=False, clients=SIZES, **options) -> Simula
     train = options.pop("train", None)
     simulation = Simulation(name, blobs(clients), module=Mlp(norm), draw=draw, train=train, **options)
     return simulation.run(rounds)
-
-
-@pytest.mark.parametrize("weighting", ["uniform", "samples"])
-def test_with_nothing_critical_it_is_fedavg(weighting):
-    assert_same(run(tau=0, weighting=weighting), run("fedavg", weighting=weighting))
-
-
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("options", [{"tau": 1.0}, {"noncritical": "as_critical"}, {"tau": 1.0, "bn_stats": "local"}])
-def test_alone_with_all_critical_it_is_local_training(options, norm):
-    alone = run(norm=norm, collaboration="none", **options)
-    assert_same(alone, run("local", norm=norm))
-    assert all(equal(seen.after_fit[i], seen.after_agg[i]) for seen in alone.log for i in seen.after_fit)
 
 
 @pytest.mark.parametrize("noncritical", ["all", "as_critical"])
@@ -419,14 +382,13 @@ def test_absent_clients_wait_in_whole_rounds_too():
 
 
 @pytest.mark.parametrize(
-    ("options", "twice"),
+    ("options", "twice", "bn_stats"),
     [
-        ({"beta": 2}, [True, True, False]),
-        ({"collaboration": "none"}, [False] * 3),
-        ({"collaboration": "top_k", "beta": 1}, [True] * 3),
+        *(({"beta": 2}, [True, True, False], bn_stats) for bn_stats in ("critical", "local", "global")),
+        ({"collaboration": "none"}, [False] * 3, "global"),
+        ({"collaboration": "top_k", "beta": 1}, [True] * 3, "critical"),
     ],
 )
-@pytest.mark.parametrize("bn_stats", ["critical", "local", "global"])
 def test_bytes(options, twice, bn_stats):
     mine = run(norm=True, rounds=3, bn_stats=bn_stats, **options)
     size, stats = mine.context.layout.size, 0 if bn_stats == "local" else mine.context.layout.buffer_size

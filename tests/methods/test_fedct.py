@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -56,6 +56,7 @@ def test_votes(samples):
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=6), st.randoms())
+@settings(max_examples=30)
 def test_invariants_of_the_vote(labels, random):
     votes, server = consensus(labels)
     assert (votes.sum(1) == len(labels)).all()
@@ -155,51 +156,25 @@ def test_steps_of_an_epoch(combine, expected):
     assert steps == expected
 
 
-OPTIONS = [
-    {"combine": "paired"},
-    {"combine": "paired", "public_batch_size": 3},
-    {"combine": "sum"},
-    {"combine": "sum", "public_batch_size": 3},
-    {"combine": "sum", "public_weight": 0.5},
-    {"communication_period": 2},
-    {"label_privacy": "krr", "label_epsilon": 0.5},
-    {"label_privacy": "xor", "label_epsilon": 0.5},
-    {"label_privacy": "xor", "label_epsilon": 0.5, "label_sensitivity": 1},
-]
+@pytest.mark.parametrize("combine", ["union", "paired", "sum"])
+def test_round_1_is_a_local_round(combine):
+    assert_same(run(norm=True, rounds=1, combine=combine), run("local", norm=True, rounds=1))
 
 
-def test_every_option_changes_the_result():
-    found = [run(rounds=3, **options).log[-1].after_fit[0].params for options in [{}, *OPTIONS]]
-    assert len({tuple(params.tolist()) for params in found}) == len(found)
-
-
-@pytest.mark.parametrize("options", [{}, *OPTIONS])
-@pytest.mark.parametrize("norm", [False, True])
-def test_round_1_is_a_local_round(options, norm):
-    assert_same(run(norm=norm, rounds=1, **options), run("local", norm=norm, rounds=1))
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_paired_is_the_union_with_full_batches(norm):
+def test_paired_is_the_union_with_full_batches():
     train = {"batch_size": "full", "precision": "64-true", "epochs": 2}
-    pool, pair = (run(norm=norm, train=train, combine=combine) for combine in ("union", "paired"))
+    pool, pair = (run(norm=True, train=train, combine=combine) for combine in ("union", "paired"))
     for a, b in zip(pool.log, pair.log, strict=True):
         for i in range(3):
             assert torch.allclose(a.after_fit[i].params, b.after_fit[i].params, rtol=0, atol=1e-12)
     train["shuffle"] = False
-    assert_same(run(norm=norm, train=train), run(norm=norm, train=train, combine="paired"))
+    assert_same(run(norm=True, train=train), run(norm=True, train=train, combine="paired"))
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_public_weight_of_0_is_local_training(norm):
-    assert_same(run(norm=norm, combine="sum", public_weight=0), run("local", norm=norm))
-
-
-@pytest.mark.parametrize("weight", [0.3, 1.0, 2.0])
-@pytest.mark.parametrize("train", [{}, {"momentum": 0.9, "keep_optimizer": True}, {"epochs": 1, "steps": 5}])
-def test_the_sum_is_fedmosaic_with_equal_expertise_and_a_fixed_lambda(weight, train):
-    fixed = {"expertise": "equal", "lambda_mode": "fixed", "lambda_value": weight}
-    mine = run(norm=True, combine="sum", public_weight=weight, train=train)
+@pytest.mark.parametrize("train", [{"momentum": 0.9, "keep_optimizer": True}, {"epochs": 1, "steps": 5}])
+def test_the_sum_is_fedmosaic_with_equal_expertise_and_a_fixed_lambda(train):
+    mine = run(norm=True, combine="sum", public_weight=0.3, train=train)
+    fixed = {"expertise": "equal", "lambda_mode": "fixed", "lambda_value": 0.3}
     other = run("fedmosaic", norm=True, train=train, **fixed)
     assert_same(mine, other)
     assert [seen.up for seen in mine.log] == [seen.up for seen in other.log]
@@ -227,22 +202,10 @@ def test_both_points_are_the_same_vector():
     assert mine.method.global_model(mine.server, mine.initial) is None
 
 
-def test_evaluating_changes_nothing():
-    silent = Simulation("fedct", blobs(SIZES), module=Mlp(True), public=PUBLIC, first_vote=1).run(3, evaluate=False)
-    assert_same(run(norm=True), silent, ["after_fit"])
-
-
 @pytest.mark.parametrize("combine", ["union", "paired", "sum"])
 def test_the_trainer_engine_gives_the_same(combine):
     engines = [run(rounds=2, norm=True, combine=combine, train={"engine": e}) for e in ("loop", "trainer")]
     assert_same(*engines)
-
-
-@pytest.mark.parametrize("combine", ["union", "paired", "sum"])
-def test_clients_of_one_image_and_batches_of_one(combine):
-    mine = run(norm=True, clients=blobs([1, 9, 2]), combine=combine)
-    assert all(seen.after_fit[i].is_finite() for seen in mine.log for i in range(3))
-    assert not equal(mine.log[2].after_fit[0], mine.log[1].after_fit[0])
 
 
 def test_only_participants_vote_and_who_returns_gets_the_newest_labels():
@@ -309,8 +272,9 @@ def test_the_budget_is_said_and_traced(options, epsilon):
 
 
 def test_no_noise_is_the_limit_of_a_large_budget():
+    plain = run(rounds=2)
     for kind in ("krr", "xor"):
-        assert_same(run(norm=True), run(norm=True, label_privacy=kind, label_epsilon=1e6))
+        assert_same(plain, run(rounds=2, label_privacy=kind, label_epsilon=1e6))
 
 
 def test_noise_reaches_the_vote():

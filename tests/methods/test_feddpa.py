@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -79,6 +79,7 @@ def test_clipping():
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9), st.floats(1e-3, 1e3))
+@settings(max_examples=15)
 def test_a_clipped_update_is_within_the_bound(delta, bound):
     made = Simulation("feddpa", blobs([4]), clip=True, clipping_bound=bound, train=EXACT).method
     assert float(update(made, delta).norm()) <= bound * (1 + 1e-12)
@@ -141,20 +142,15 @@ def later(t):
 @pytest.mark.parametrize(
     "options", [{"threshold": 1, "lambda_2": 0}, {"threshold": 1, "threshold_mode": "quantile", "training": "joint"}]
 )
-@pytest.mark.parametrize("norm", [False, True])
-def test_with_nothing_personal_it_is_fedavg(options, norm):
+def test_with_nothing_personal_it_is_fedavg(options):
     mine, plain = (
-        run(name, norm=norm, train=EXACT, draw=later, **o) for name, o in (("feddpa", options), ("fedavg", {}))
+        run(name, norm=True, train=EXACT, draw=later, **o) for name, o in (("feddpa", options), ("fedavg", {}))
     )
     for one, other in zip(mine.log, plain.log, strict=True):
         for point in ("after_fit", "after_agg"):
             left, right = getattr(one, point), getattr(other, point)
             assert all(torch.allclose(left[i].params, right[i].params, rtol=0, atol=1e-12) for i in left)
             assert all(torch.allclose(left[i].buffers, right[i].buffers, rtol=0, atol=1e-12) for i in left)
-
-
-def test_with_everything_personal_it_is_local_training():
-    assert_same(run(threshold=-1, lambda_1=0, draw=later), run("local", draw=later))
 
 
 @pytest.mark.parametrize("form", ["norm", "squared"])
@@ -221,28 +217,6 @@ def test_updates_are_added_to_the_global_model():
     for i in range(3):
         moved = mine.log[1].after_fit[i].params - server_before(mine, 1)
         assert torch.allclose(mine.log[1].uploads[i].params, moved, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"threshold": 0.3},
-        {"threshold_mode": "quantile"},
-        {"lambda_1": 0.5},
-        {"lambda_2": 0.5},
-        {"clipping_bound": 0.05},
-        {"constraint_form": "squared"},
-        {"constraint_form": "layer_norm"},
-        {"constraint_reference": "global"},
-        {"training": "joint"},
-        {"clip": True},
-        {"noise_multiplier": 0.1},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    common = {"threshold": 0.1, "rounds": 3}
-    plain, mine = run(**common), run(**{**common, **options})
-    assert not equal(plain.log[2].after_fit[1], mine.log[2].after_fit[1])
 
 
 @pytest.mark.parametrize(("threshold", "mode"), [(-0.5, "value"), (-1, "quantile")])

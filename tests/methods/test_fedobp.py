@@ -143,7 +143,7 @@ quantiles = st.integers(0, 20).map(lambda k: k / 20)
 
 
 @given(st.lists(st.integers(0, 6), min_size=6, max_size=6), quantiles, quantiles, st.sampled_from(["inf", "linear"]))
-@settings(max_examples=60)
+@settings(max_examples=20)
 def test_masks(scores, low, high, rule):
     low, high = sorted([low, high])
     scores = torch.tensor(scores, dtype=torch.float64)
@@ -160,35 +160,12 @@ def run(name="fedobp", rounds=4, norm=False, clients=SIZES, **options) -> Simula
     return Simulation(name, blobs(clients), module=Mlp(norm), **harness, **options).run(rounds, evaluate)
 
 
-def some(t):
-    return [0, 2] if t % 2 else [1, 2]
-
-
 def later(t):
     """Client 2 comes in round 3."""
     return [0, 1] if t < 3 else [0, 1, 2]
 
 
-SCORES = [
-    {"score": "obp"},
-    {"score": "taylor"},
-    {"score": "gradient"},
-    {"score": "fisher"},
-    {"score": "fisher", "fisher_estimate": "sample"},
-]
-
-
-@pytest.mark.parametrize("normalization", ["none", "layer", "global"])
-@pytest.mark.parametrize("score", SCORES)
-def test_with_nothing_personal_it_is_fedavg(score, normalization):
-    mine = run(norm=True, quantile=1, normalization=normalization, draw=some, rounds=3, **score)
-    assert_same(mine, run("fedavg", norm=True, draw=some, rounds=3))
-
-
-def test_with_all_personal_it_is_local_training():
-    assert_same(run(quantile=0, draw=later), run("local", draw=later))
-    assert_same(run(quantile=0, draw=some, norm=True, buffers="private"), run("local", draw=some, norm=True))
-    assert_same(run(quantile=0, score="gradient"), run("local"))
+WITH_GRADIENTS = [{"score": "taylor"}, {"score": "fisher"}, {"score": "fisher", "fisher_estimate": "sample"}]
 
 
 def test_the_gradient_score_shares_all_with_a_client_that_never_trained():
@@ -203,19 +180,8 @@ def test_the_gradient_score_shares_all_with_a_client_that_never_trained():
     assert mine.log[3].traces[2, "personal_count"] == mine.context.layout.size
 
 
-def test_with_the_whole_head_personal_it_is_fedper():
-    assert_same(run(quantile=0, scope="head", draw=later, norm=True), run("fedper", draw=later, norm=True))
-
-
-@pytest.mark.parametrize("scope", ["all", "head"])
-def test_one_min_max_over_all_changes_nothing(scope):
-    mine = run(quantile=0.6, normalization="global", scope=scope)
-    assert_same(mine, run(quantile=0.6, scope=scope))
-
-
-@pytest.mark.parametrize("quantile", [0, 0.5, 0.9])
-def test_a_single_client_just_trains_on(quantile):
-    mine = run(quantile=quantile, clients=[17], norm=True, include_buffers=True)
+def test_a_single_client_just_trains_on():
+    mine = run(quantile=0.5, clients=[17], norm=True, include_buffers=True)
     assert_same(mine, run("fedavg", clients=[17], norm=True))
     assert all(torch.equal(seen.after_agg[0].params, seen.after_fit[0].params) for seen in mine.log)
 
@@ -229,9 +195,8 @@ def test_all_parameters_are_averaged_personal_ones_too():
 
 
 @pytest.mark.parametrize("include_buffers", [False, True])
-@pytest.mark.parametrize("score", SCORES)
-def test_what_is_received_is_a_mixture_of_own_and_global_numbers(score, include_buffers):
-    mine = run(quantile=0.5, norm=True, include_buffers=include_buffers, rounds=2, **score)
+def test_what_is_received_is_a_mixture_of_own_and_global_numbers(include_buffers):
+    mine = run(quantile=0.5, norm=True, include_buffers=include_buffers, rounds=2)
     size = mine.context.layout.size
     for i in range(3):
         got, own, shared = mine.log[1].after_agg[i], mine.log[1].after_fit[i], mine.server
@@ -244,10 +209,9 @@ def test_what_is_received_is_a_mixture_of_own_and_global_numbers(score, include_
             assert torch.equal(got.buffers, shared.buffers)
 
 
-@pytest.mark.parametrize("score", SCORES[1:2] + SCORES[3:])
-@pytest.mark.parametrize("include_buffers", [False, True])
-def test_gradients_are_taken_at_the_own_model_in_evaluation_mode(score, include_buffers):
-    mine = run(norm=True, rounds=2, include_buffers=include_buffers, **score)
+@pytest.mark.parametrize("score", WITH_GRADIENTS)
+def test_gradients_are_taken_at_the_own_model_in_evaluation_mode(score):
+    mine = run(norm=True, rounds=2, include_buffers=True, **score)
     size, client = mine.context.layout.size, mine.client(1, 2)
     found = mine.log[1].after_agg[1].scores
     own, learner = mine.log[1].after_fit[1].params, mine.learner
@@ -305,8 +269,7 @@ def test_round_one_shares_everything():
 
 
 def test_the_running_average_is_stored_in_training_only():
-    often, never = (run(quantile=0.5, score_ema=0.5, draw=later, evaluate=e) for e in (True, False))
-    assert_same(often, never, points=("after_fit",))
+    often = run(quantile=0.5, score_ema=0.5, draw=later)
     before = copy.deepcopy(often.states)
     first, second = often.personal(1), often.personal(1)
     assert equal(first, second)
@@ -321,38 +284,8 @@ def test_a_client_that_shares_all_stores_no_average():
     assert mine.run(1).states[0].ema is not None
 
 
-def test_a_client_that_sits_out_changes_nobody():
-    with_it = run(quantile=0.5, clients=[*SIZES, 11], draw=lambda t: [0, 1, 2])
-    without = run(quantile=0.5)
-    for one, other in zip(with_it.log, without.log, strict=True):
-        assert all(equal(one.after_agg[i], other.after_agg[i]) for i in range(3))
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"quantile": 0.9},
-        {"quantile_rule": "linear"},
-        {"normalization": "layer"},
-        {"scope": "head"},
-        {"include_buffers": True},
-        *SCORES[1:],
-    ],
-)
-def test_every_option_changes_the_result(options):
-    common = {"quantile": 0.6, "norm": True, "rounds": 3}
-    plain, mine = run(**common), run(**{**common, **options})
-    assert not equal(plain.log[2].after_agg[1], mine.log[2].after_agg[1])
-
-
-def test_the_two_estimates_of_fisher_information_differ():
-    batch, sample = (run(quantile=0.5, rounds=2, **score) for score in SCORES[3:])
-    assert not equal(batch.log[1].after_agg[0], sample.log[1].after_agg[0])
-
-
-@pytest.mark.parametrize("include_buffers", [False, True])
-def test_bytes_are_fedavgs(include_buffers):
-    mine = run(norm=True, quantile=0.5, include_buffers=include_buffers)
+def test_bytes_are_fedavgs():
+    mine = run(norm=True, rounds=2, quantile=0.5, include_buffers=True)
     size = 4 * (mine.context.layout.size + mine.context.layout.buffer_size)
     assert all(set(seen.up.values()) == set(seen.down.values()) == {size} for seen in mine.log)
 

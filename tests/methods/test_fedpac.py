@@ -15,7 +15,6 @@ from fedbench.engine.fit import Amount, Move
 from fedbench.errors import ConfigError
 from fedbench.methods.fedpac import class_means, feature_target_loss, global_centroids, head_statistics
 from fedbench.methods.fedper import FedPer
-from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
@@ -128,7 +127,7 @@ clients = st.integers(1, 5).flatmap(
 
 
 @given(clients, st.randoms(use_true_random=False))
-@settings(max_examples=50)
+@settings(max_examples=25)
 def test_mixes_are_on_the_simplex_and_best_and_move_with_the_clients(data, random):
     features = [(torch.tensor([r[:2] for r in rows]), torch.tensor([r[2] for r in rows])) for rows in data]
     found = [head_statistics(z.double(), y, 3) for z, y in features]
@@ -189,12 +188,10 @@ def test_a_bias_that_all_heads_share_is_in_every_mix():
         assert torch.allclose(head[20:], before[i][20:] + 0.5)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_without_alignment_and_mixing_it_is_head_then_body(norm):
-    draw = lambda t: [0, 1, 2] if t == 1 else [t % 2, 3]  # noqa: E731
-    mine = run(4, norm, lam=0, classifier="local", head_lr=0.1, draw=draw, train={"momentum": 0})
-    train = {"momentum": 0}
-    other = Simulation(HeadThenBody, blobs(SIZES), module=Mlp(norm), draw=draw, train=train).run(4)
+def test_without_alignment_and_mixing_it_is_head_then_body():
+    shared = {"draw": lambda t: [0, 1, 2] if t == 1 else [t % 2, 3], "train": {"momentum": 0}}
+    mine = run(3, norm=True, lam=0, classifier="local", head_lr=0.1, **shared)
+    other = Simulation(HeadThenBody, blobs(SIZES), module=Mlp(norm=True), **shared).run(3)
     assert_same(mine, other)
     assert [seen.up for seen in mine.log] == [seen.up for seen in other.log]
     assert [seen.down for seen in mine.log] == [seen.down for seen in other.log]
@@ -206,15 +203,8 @@ def test_one_client_is_local_training():
     assert all(seen.traces[0, "own_weight"] == 1 for seen in made.log)
 
 
-def test_clients_with_the_same_data_mix_evenly():
-    made = Simulation("fedpac", [blobs([20])[0]] * 3, module=Mlp()).run(2)
-    for seen in made.log:
-        assert [seen.traces[i, f"head_weight/{j}"] for i in range(3) for j in range(3)] == pytest.approx([1 / 3] * 9)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_what_is_uploaded_and_when_it_is_computed(norm):
-    made = run(2, norm)
+def test_what_is_uploaded_and_when_it_is_computed():
+    made = run(2, norm=True)
     head = made.context.layout.mask("head")
     for i, upload in made.log[1].uploads.items():
         received, trained = made.log[0].after_agg[i], made.log[1].after_fit[i]
@@ -242,25 +232,17 @@ def test_after_agg_is_the_mean_body_with_the_own_mix_of_trained_heads():
     assert len({tuple(w.params[head].tolist()) for w in made.log[0].after_agg.values()}) > 1
 
 
-def test_who_sits_out_keeps_its_mix_and_takes_the_newest_body():
-    made = run(3, norm=True, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
+@pytest.mark.parametrize("classifier", ["combined", "average"])
+def test_who_sits_out_keeps_its_head_and_takes_the_newest_body(classifier):
+    made = run(3, norm=True, classifier=classifier, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
     head = made.context.layout.mask("head")
     first, last = made.log[0].after_agg, made.log[2].after_agg
     assert torch.equal(last[3].params[head], first[3].params[head])
     assert torch.equal(last[2].params[head], made.initial.params[head])
+    assert not torch.equal(last[0].params[head], first[0].params[head])
+    assert classifier == "combined" or torch.equal(last[0].params, made.server.params)
     assert all(torch.equal(last[i].params[~head], last[0].params[~head]) for i in (1, 2, 3))
     assert all(torch.equal(last[i].buffers, last[0].buffers) for i in (1, 2, 3))
-
-
-def test_who_sits_out_keeps_its_mean_head_and_takes_the_newest_body():
-    made = run(3, norm=True, classifier="average", draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
-    head = made.context.layout.mask("head")
-    first, last = made.log[0].after_agg, made.log[2].after_agg
-    assert torch.equal(last[3].params[head], first[3].params[head])
-    assert torch.equal(last[2].params[head], made.initial.params[head])
-    assert torch.equal(last[0].params[head], made.server.params[head])
-    assert not torch.equal(last[0].params[head], first[0].params[head])
-    assert all(torch.equal(last[i].params[~head], last[0].params[~head]) for i in (1, 2, 3))
     back = made.method.receive(made.client(3, 3))
     assert equal(back, last[3]), "what it trains from when it returns"
 
@@ -314,36 +296,6 @@ def test_the_weight_of_the_mean_over_elements_by_reduction(reduction, weight):
     assert alignment.needs["weight"] == pytest.approx(weight)
 
 
-def test_alignment_brings_features_of_a_class_together():
-    def distance(lam):
-        made = run(4, lam=lam, classifier="local")
-        found = [made.learner.features(made.log[3].after_fit[i], made.client(i, 4).train) for i in range(4)]
-        means = [class_means(z.double(), made.data[i].labels, 4)[0] for i, z in enumerate(found)]
-        return float(torch.stack(means).var(0).sum())
-
-    assert distance(3.0) < 0.7 * distance(0)
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lam": 0.3},
-        {"head_epochs": 2},
-        {"body_epochs": 2},
-        {"head_lr": 0.05},
-        {"align_reduction": "sum"},
-        {"classifier": "local"},
-        {"classifier": "average"},
-        {"weighting": "uniform"},
-        {"head_weight_eps": 0.24},
-        {"buffers": "private"},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    ours, plain = (run(2, norm=True, **more).log[1].after_agg[1] for more in (options, {}))
-    assert not torch.equal(ours.params, plain.params)
-
-
 def test_body_weights_are_no_weights_of_centroids():
     made, uniform = run(1), run(1, weighting="uniform")
     assert torch.equal(made.server.centroids, uniform.server.centroids)
@@ -361,9 +313,8 @@ def test_a_mean_head_is_averaged_like_the_body():
     assert own.method.global_model(own.server, own.initial) is None
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_bytes(norm):
-    made = run(3, norm)
+def test_bytes():
+    made = run(2, norm=True)
     size, stats, d, c = made.context.layout.size, made.context.layout.buffer_size, 5, 4
     for t, seen in enumerate(made.log):
         assert set(seen.up.values()) == {4 * (size + stats + 2 * c * d + c + 1)}
@@ -412,12 +363,3 @@ def test_weights_of_many_participants_are_not_traced_pair_by_pair():
     assert few.log[0].traces[2, "collaborators"] == np.count_nonzero(mix[:2] + mix[3:])
     fewer = run(2, draw=lambda t: range(4) if t == 1 else [0, 1])
     assert {client for client, _ in fewer.log[1].traces} == {0, 1}
-
-
-def test_uploads_of_another_order_of_numbers_are_only_read():
-    made = run(1)
-    uploads = [made.log[0].uploads[i] for i in range(4)]
-    before = [{k: t.clone() for k, t in u.tensors.items()} for u in uploads]
-    made.method.aggregate(made.server, uploads)
-    assert all(torch.equal(u.tensors[k], t) for u, kept in zip(uploads, before, strict=True) for k, t in kept.items())
-    assert all(isinstance(u, Upload) for u in uploads)

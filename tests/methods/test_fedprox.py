@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from fedbench.methods.fedprox import proximal_pull
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
 STEP = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": "full", "epochs": 1}
 
@@ -38,17 +38,6 @@ def test_the_pull_goes_through_momentum():
     assert close(
         Simulation("fedprox", clients, module=module, train=train, mu=0.5).run(1).server.params, [0.275, 0, -0.255]
     )
-
-
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("weighting", ["samples", "uniform"])
-def test_without_a_pull_it_is_fedavg(norm, weighting):
-    draw = lambda t: [0, 2] if t % 2 else [1]  # noqa: E731
-    prox = Simulation("fedprox", blobs([9, 17, 12]), module=Mlp(norm), draw=draw, mu=0, weighting=weighting).run(4)
-    plain = Simulation("fedavg", blobs([9, 17, 12]), module=Mlp(norm), draw=draw, weighting=weighting).run(4)
-    assert_same(prox, plain)
-    assert [seen.up for seen in prox.log] == [seen.up for seen in plain.log]
-    assert [seen.down for seen in prox.log] == [seen.down for seen in plain.log]
 
 
 @pytest.mark.parametrize("mu", [0.01, 1.0, 5.0])

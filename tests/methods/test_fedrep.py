@@ -93,11 +93,10 @@ def test_each_phase_keeps_an_optimiser_of_its_own():
     assert run.states[0].optimizers.keys() == {"head", "body"}
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_what_is_frozen_keeps_its_bits(norm):
+def test_what_is_frozen_keeps_its_bits():
     """Momentum and decay, fresh or kept, move nothing outside their phase."""
     train = {**MOMENTUM, "keep_optimizer": True}
-    make = lambda **options: Simulation("fedrep", blobs([9, 17]), module=Mlp(norm), train=train, **options)  # noqa: E731
+    make = lambda **options: Simulation("fedrep", blobs([9, 17]), module=Mlp(True), train=train, **options)  # noqa: E731
     head = make().context.layout.mask("head")
     heads = make(head_epochs=3, body_epochs=0).run(3)
     for seen in heads.log:
@@ -111,17 +110,15 @@ def test_what_is_frozen_keeps_its_bits(norm):
     for i in (0, 1):
         assert torch.equal(both.log[0].after_fit[i].params[head], heads.log[0].after_fit[i].params[head])
         assert not torch.equal(both.log[0].after_fit[i].params[~head], both.initial.params[~head])
-    if norm:
-        assert int(both.log[0].after_fit[0].counters) == 2
+    assert int(both.log[0].after_fit[0].counters) == 2
     bodies = make(head_epochs=0, body_epochs=2).run(3)
     for seen in bodies.log:
         assert torch.equal(seen.after_fit[0].params[head], bodies.initial.params[head])
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_without_head_epochs_it_is_fedavg_of_the_body(norm):
+def test_without_head_epochs_it_is_fedavg_of_the_body():
     runs = [
-        Simulation(m, blobs([9, 17, 12]), module=Mlp(norm), draw=lambda t: [t % 3, 2] if t % 3 < 2 else [0], **o).run(4)
+        Simulation(m, blobs([9, 17, 12]), module=Mlp(True), draw=lambda t: [t % 3, 2] if t % 3 < 2 else [0], **o).run(4)
         for m, o in (("fedrep", {"head_epochs": 0, "body_epochs": 2}), (BodyOnly, {}))
     ]
     assert_same(*runs)
@@ -206,10 +203,9 @@ def test_a_tensor_of_both_counts_as_body(head_first):
     assert run.log[0].up[0] == 4 * (36 + 6)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_bytes_are_those_of_the_body(norm):
+def test_bytes_are_those_of_the_body():
     for classes in (4, 40):
-        run = Simulation("fedrep", blobs([9, 17]), module=Mlp(norm, classes=classes), **FEW).run(2)
+        run = Simulation("fedrep", blobs([9, 17]), module=Mlp(True, classes=classes), **FEW).run(2)
         layout = run.context.layout
         body = 4 * (layout.size - 6 * classes + layout.buffer_size)
         assert all(set(seen.up.values()) == set(seen.down.values()) == {body} for seen in run.log)

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -20,7 +20,7 @@ from fedbench.methods.messages import Upload
 from fedbench.methods.server import Context, ServerState
 from fedbench.module.layout import Layout, Slot
 from fedbench.module.weights import Weights
-from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Simulation, assert_same, blobs, close, targets
 
 SIZES = [9, 17, 12]
 FULL = {"lr": 0.1, "epochs": 2, "batch_size": "full", "shuffle": False, "precision": "64-true"}
@@ -86,6 +86,7 @@ layers = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=
 
 
 @given(layers, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["layer", "global"]))
+@settings(max_examples=40)
 def test_masks_only_grow_and_keep_to_the_limit(changes, p, alpha, scope):
     compete = competing_entries(layered(*map(len, changes)), scope, False)
     change = torch.tensor([v for layer in changes for v in layer], dtype=torch.float32)
@@ -212,9 +213,8 @@ def test_the_whole_gradient_is_clipped_before_decay_and_mask():
 
 
 @pytest.mark.parametrize("keep", [False, True])
-@pytest.mark.parametrize("norm", [False, True])
-def test_a_pass_moves_its_own_part_only(norm, keep):
-    simulation = run(rounds=2, norm=norm, train={"momentum": 0.5, "weight_decay": 0.1, "keep_optimizer": keep})
+def test_a_pass_moves_its_own_part_only(keep):
+    simulation = run(rounds=2, norm=True, train={"momentum": 0.5, "weight_decay": 0.1, "keep_optimizer": keep})
     mask, calls = simulation.states[0].mask, []
     watch(simulation, lambda *call: calls.append(call))
     simulation.draw = lambda t: [0]
@@ -287,12 +287,11 @@ def test_an_absent_client_returns_to_the_server_where_its_last_training_was_shar
     assert torch.equal(new.log[1].after_agg[2].params, new.server.params)
 
 
-@pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("share", [{"personalization_rate": 0.0}, {"personalization_limit": 0.0}])
-def test_without_personal_parameters_it_is_fedavg(share, norm):
+def test_without_personal_parameters_it_is_fedavg(share):
     draw = lambda t: [t % 3, 2] if t % 3 != 2 else [0]  # noqa: E731
     ours, theirs = (
-        Simulation(name, blobs(SIZES), draw=draw, module=Mlp(norm), train=FULL, buffers="average", **options).run(4)
+        Simulation(name, blobs(SIZES), draw=draw, module=Mlp(True), train=FULL, buffers="average", **options).run(3)
         for name, options in (("fedselect", share), ("fedavg", {"weighting": "uniform"}))
     )
     for a, b in zip(ours.log, theirs.log, strict=True):
@@ -316,23 +315,21 @@ def test_with_all_parameters_personal_it_is_local_training_from_the_first_averag
             assert torch.allclose(mine.after_agg[i].params, theirs.after_agg[i].params, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_where_it_meets_co_pfl(norm):
+def test_where_it_meets_co_pfl():
     train = {**FULL, "epochs": 1}
     select = dict(scope="global", mask_biases=True, newly_selected="keep_local", personalization_limit=0.25)
     co = dict(moments="none", grad_score=False, pred_score=False, server_rule="per_index", merge_mask="client")
     co |= dict(phase_coupling="sequential", select_from="unmasked", personalization_budget=0.25)
     ours, theirs = (
-        Simulation(name, blobs(SIZES), module=Mlp(norm), train=train, personalization_rate=0.25, **options).run(4)
+        Simulation(name, blobs(SIZES), module=Mlp(True), train=train, personalization_rate=0.25, **options).run(4)
         for name, options in (("fedselect", select), ("co-pfl", co))
     )
     assert_same(ours, theirs)
     assert int(ours.states[0].mask.sum()) == ours.context.layout.size // 4
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_invariants_of_a_run(norm):
-    simulation = run(rounds=0, norm=norm, draw=lambda t: [0, 1, 2] if t % 2 else [0, 2])
+def test_invariants_of_a_run():
+    simulation = run(rounds=0, norm=True, draw=lambda t: [0, 1, 2] if t % 2 else [0, 2])
     layout = simulation.context.layout
     before = {i: torch.zeros(layout.size, dtype=torch.bool) for i in range(3)}
     biases = torch.zeros(layout.size, dtype=torch.bool)
@@ -354,35 +351,6 @@ def test_invariants_of_a_run(norm):
             before[i] = mask
         for i in seen.uploads:
             assert torch.equal(seen.after_agg[i].params[shared_by_all], simulation.server.params[shared_by_all])
-
-
-CHANGES = [
-    {"personalization_rate": 0.1},
-    {"personalization_limit": 0.3},
-    {"mask_interval": 2},
-    {"scope": "global"},
-    {"mask_biases": True},
-    {"delta_reference": "last_update"},
-    {"newly_selected": "keep_local"},
-    {"clip_norm": 0.5},
-    {"weighting": "samples"},
-    {"buffers": "average"},
-    {"train": {"lr": 0.02}},
-    {"train": {"epochs": 1}},
-    {"train": {"momentum": 0.5}},
-    {"train": {"weight_decay": 0.1}},
-]
-
-
-@pytest.fixture(scope="module")
-def standard() -> Simulation:
-    return run(norm=True)
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=lambda c: "-".join(f"{k}={v}" for k, v in c.items()))
-def test_every_option_changes_the_result(change, standard):
-    other = run(norm=True, **change)
-    assert not all(equal(standard.log[-1].after_agg[i], other.log[-1].after_agg[i]) for i in range(3))
 
 
 @pytest.mark.parametrize(("buffers", "sent"), [("private", 0), ("average", 1)])

@@ -12,7 +12,7 @@ from torch import nn
 from fedbench.engine.fit import Amount
 from fedbench.errors import ConfigError
 from fedbench.methods.flute import collapse_distance, collapse_step, feature_penalty, regularised_loss
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
 SIZES = [9, 17, 12, 30]
 W = torch.tensor([[1.0, 0], [0, 1], [1, 1]], dtype=torch.float64)
@@ -101,7 +101,7 @@ heads = st.tuples(st.integers(2, 5), st.integers(1, 6), st.integers(0, 10**6))
 
 
 @given(heads, st.floats(0.1, 50), st.data())
-@settings(max_examples=60)
+@settings(max_examples=30)
 def test_distance_knows_neither_scale_nor_rotation(head, scale, data):
     classes, width, seed = head
     draw = torch.Generator().manual_seed(seed)
@@ -126,14 +126,6 @@ def test_the_servers_step_brings_heads_closer_to_collapse():
         )
         assert sum(after) < sum(before)
         assert all(0 <= d <= 2 for d in before + after)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-@pytest.mark.parametrize("train", [{}, {"steps": 5}, {"keep_optimizer": True}])
-def test_without_any_weight_it_is_fedper(norm, train):
-    draw = lambda t: [t % 3, 3]  # noqa: E731
-    mine = run(4, norm, draw=draw, train=train, rep_epochs=99, **NOTHING)
-    assert_same(mine, run(4, norm, "fedper", draw=draw, train=train))
 
 
 @pytest.mark.parametrize("amount", [{"epochs": 3}, {"steps": 7}])
@@ -234,24 +226,6 @@ def test_the_server_descends_the_mean_over_the_participants_or_the_sum(drawn, sc
     assert torch.equal(head_of(seen.after_agg[1]), head.float().flatten())
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lambda_1": 0.5},
-        {"lambda_2": 0.1},
-        {"lambda_3": 0.01},
-        {"feature_norm": "mean"},
-        {"rep_epochs": 2},
-        {"server_lr": 0},
-        {"server_scale": "sum"},
-        {"weighting": "uniform"},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    ours, plain = run(2, norm=True, **options), run(2, norm=True)
-    assert not torch.equal(ours.log[1].after_agg[1].params, plain.log[1].after_agg[1].params)
-
-
 def test_running_statistics_are_averaged_or_private():
     mean, own = (run(2, norm=True, **more).log[1] for more in ({}, {"buffers": "private"}))
     assert len({tuple(w.buffers.tolist()) for w in mean.after_agg.values()}) == 1
@@ -268,10 +242,9 @@ def test_one_weight_of_zero_switches_its_term_off():
     assert nothing.method.loss(present, 0.0) is None
 
 
-@pytest.mark.parametrize("norm", [False, True])
 @pytest.mark.parametrize("classes", [4, 9])
-def test_bytes(norm, classes):
-    made = Simulation("flute", blobs(SIZES), module=Mlp(norm, classes=classes), train={"epochs": 1})
+def test_bytes(classes):
+    made = Simulation("flute", blobs(SIZES), module=Mlp(True, classes=classes), train={"epochs": 1})
     made.method.context = replace(made.context, classes=classes)
     made.run(2)
     size, stats = made.context.layout.size, made.context.layout.buffer_size
@@ -284,11 +257,6 @@ def test_classes_are_present_or_not_whatever_their_number():
     made = run(1)
     for i, upload in made.log[0].uploads.items():
         assert upload.present.tolist() == [bool((made.data[i].labels == c).any()) for c in range(4)]
-
-
-def test_odd_clients_train():
-    made = Simulation("flute", blobs([1, 9]), module=Mlp(norm=True)).run(2)
-    assert all(seen.after_agg[i].is_finite() for seen in made.log for i in (0, 1))
 
 
 def test_models_that_do_not_fit_are_refused():

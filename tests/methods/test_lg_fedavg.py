@@ -78,16 +78,6 @@ def test_only_pretraining_is_fedavg(norm, buffers, more):
     assert [seen.down for seen in runs[0].log] == [seen.down for seen in runs[1].log]
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_with_everything_shared_it_is_fedavg(norm):
-    runs = [
-        Simulation(m, blobs([9, 17, 12]), module=Mlp(norm), draw=SOME, **options).run(4)
-        for m, options in (("lg-fedavg", {"extra_shared": ["body"]}), ("fedavg", {}))
-    ]
-    assert_same(*runs)
-    assert torch.equal(runs[0].method.global_model(runs[0].server, runs[0].initial).params, runs[1].server.params)
-
-
 def test_after_pretraining_every_client_owns_the_averaged_model():
     draw = lambda t: [0, 1] if t < 4 else [1, 2]  # noqa: E731
     run = Simulation("lg-fedavg", blobs([9, 17, 12, 8]), module=Mlp(norm=True), draw=draw, pretrain_rounds=2).run(4)

@@ -43,13 +43,6 @@ def test_equal_references_do_not_pull_and_zero_features_have_a_gradient():
     assert torch.autograd.grad(contrastive_loss(zero, COMMON[:1], PREVIOUS[:1], 0.5), zero)[0].isfinite().all()
 
 
-@pytest.mark.parametrize("weighting", ["samples", "uniform"])
-def test_without_the_term_it_is_fedavg(weighting):
-    more = {"draw": SOME, "weighting": weighting}
-    make = lambda m, **o: Simulation(m, blobs([9, 17, 12]), module=Mlp(norm=True), **more, **o).run(3)  # noqa: E731
-    assert_same(make("moon", mu=0), make("fedavg"))
-
-
 def test_first_participations_are_fedavgs():
     make = lambda m, **o: Simulation(m, blobs([9, 17]), module=Mlp(norm=True), **o)  # noqa: E731
     run, plain = make("moon", mu=5.0), make("fedavg")

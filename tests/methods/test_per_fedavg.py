@@ -280,27 +280,8 @@ def test_the_raw_model_is_the_global_one():
 
 
 def test_bytes():
-    for norm, floats in ((False, 59), (True, 79)):
-        for seen in run(norm=norm, variant="hf").log:
-            assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"variant": "hf"},
-        {"variant": "exact"},
-        {"alpha": 0.2},
-        {"beta": 0.03},
-        {"variant": "hf", "delta": 0.5},
-        {"weighting": "samples"},
-        {"train": {"steps": 3}},
-    ],
-)
-def test_every_option_changes_training(options):
-    base = run(rounds=2, alpha=0.5, **({"variant": "hf"} if "delta" in options else {}))
-    other = run(rounds=2, **{"alpha": 0.5, **options})
-    assert not torch.equal(base.server.params, other.server.params)
+    for seen in run(rounds=2, norm=True, variant="hf").log:
+        assert set(seen.up.values()) == set(seen.down.values()) == {4 * 79}
 
 
 def test_the_optimiser_has_no_part_and_that_is_said():

@@ -143,12 +143,11 @@ class FrozenHead(FedAvg):
 
 
 @pytest.mark.parametrize("mask", ["optimised", "sequential"])
-@pytest.mark.parametrize("weighting", ["samples", "uniform"])
-def test_with_full_capability_it_is_fedavg_with_a_frozen_head(weighting, mask):
+def test_with_full_capability_it_is_fedavg_with_a_frozen_head(mask):
     draw = lambda t: [t % 3, 2] if t % 3 != 2 else [0]  # noqa: E731
     train = {"lr": 0.1, "epochs": 2, "batch_size": 4}
     ours, theirs = (
-        Simulation(kind, blobs(SIZES), module=Deep(), draw=draw, train=train, weighting=weighting, **options).run(3)
+        Simulation(kind, blobs(SIZES), module=Deep(), draw=draw, train=train, **options).run(3)
         for kind, options in (("perfedmask", {"mask": mask, "ft_epochs": 0}), (FrozenHead, {}))
     )
     assert_same(ours, theirs)
@@ -209,22 +208,6 @@ def test_the_rate_of_fine_tuning_is_the_rounds_unless_given():
     other = run(rounds=2, train={"lr_decay": 0.5}, ft_lr=0.2)
     assert not equal(decayed.log[1].after_agg[0], other.log[1].after_agg[0])
     assert_same(decayed, other, ["after_fit"])
-
-
-CHANGES = [
-    {"capability": 0.6},
-    {"capability": [1.0, 0.6, 0.3], "mask": "sequential"},
-    {"weighting": "uniform"},
-    {"ft_epochs": 2},
-    {"ft_lr": 0.05},
-]
-
-
-@pytest.mark.parametrize("change", CHANGES, ids=str)
-def test_every_option_changes_the_result(change):
-    options = {"capability": [1.0, 0.6, 0.3]}
-    standard, other = run(**options), run(**{**options, **change})
-    assert not all(equal(standard.log[-1].after_agg[i], other.log[-1].after_agg[i]) for i in range(3))
 
 
 def test_bytes():

@@ -200,9 +200,8 @@ def test_what_is_uploaded_and_averaged_are_adapted_statistics():
     assert torch.allclose(made.server.means.double(), means, atol=1e-7)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_after_agg_adapts_to_the_new_body_and_statistics(norm):
-    made = run(3, norm, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
+def test_after_agg_adapts_to_the_new_body_and_statistics():
+    made = run(3, True, draw=lambda t: [0, 1, 3] if t == 1 else [0, 1])
     for i, model in made.log[2].after_agg.items():
         client = made.client(i, 3)
         assert torch.equal(model.params[:-24], made.server.params)
@@ -242,42 +241,12 @@ def test_only_the_last_weights_are_kept():
         assert state == PFedFDA.State(betas=(seen[i, "beta_means"], seen[i, "beta_covariance"]))
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"single_beta": True},
-        {"local_beta": True},
-        {"beta": 0.4},
-        {"num_folds": 3},
-        {"eps": 0.01},
-        {"cov_ridge": 0.1},
-        {"cov_offset": 0.1},
-        {"features_from": "final_pass"},
-        {"beta_max_iter": 1},
-        {"beta_gtol": 10.0},
-        {"weighting": "uniform"},
-        {"buffers": "private"},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    ours, plain = (run(2, norm=True, **more).log[1].after_agg[3] for more in (options, {}))
-    assert not torch.equal(ours.params, plain.params)
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_bytes(norm):
-    made = run(2, norm)
+def test_bytes():
+    made = run(2, norm=True)
     stats, body = made.context.layout.buffer_size, made.context.layout.size - 24
     for seen in made.log:
         assert set(seen.down.values()) == {4 * (body + stats + 4 * 5 + 15)}
         assert set(seen.up.values()) == {4 * (body + stats + 4 * 5 + 15) + 4}
-
-
-def test_odd_clients_train():
-    lonely, single = blobs([1, 9])
-    single.labels[:] = 2
-    made = Simulation("pfedfda", [lonely, single], module=Mlp(norm=True)).run(2)
-    assert all(seen.after_agg[i].is_finite() and seen.after_fit[i].is_finite() for seen in made.log for i in (0, 1))
 
 
 def test_what_contradicts_itself_is_refused():

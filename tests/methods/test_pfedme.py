@@ -74,7 +74,7 @@ vectors = st.tuples(numbers, numbers, numbers)
 
 
 @given(vectors, vectors, st.floats(0.01, 1), st.floats(0.1, 5), st.sampled_from(["warm", "centre"]))
-@settings(max_examples=50)
+@settings(max_examples=20)
 def test_w_goes_towards_theta_and_not_beyond(point, before, pull, lam, start):
     train = {**DOUBLE, "lr": pull / lam, "batch_size": "full", "steps": 1}
     module = Quadratic(before, (1.0, 1.0, 1.0))
@@ -122,9 +122,8 @@ def test_the_server_goes_towards_the_mean(beta, expected):
     assert mine.server.buffers.tolist() == [1.5]
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_beta_1_is_the_plain_mean(norm):
-    mine = run(norm=norm)
+def test_beta_1_is_the_plain_mean():
+    mine = run(norm=True)
     assert torch.equal(mine.server.params, mean([u.params for u in mine.log[-1].uploads.values()]))
     assert torch.equal(mine.server.buffers, mean([u.buffers for u in mine.log[-1].uploads.values()]))
 
@@ -146,11 +145,10 @@ def test_one_inner_step_from_the_centre_is_fedavg():
     assert torch.allclose(mine.server.params, other.server.params, rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_without_lam_w_stays_and_theta_is_local_training(norm):
+def test_without_lam_w_stays_and_theta_is_local_training():
     train = {"momentum": 0, "weight_decay": 0, "lr": 0.1}
-    mine = run(rounds=2, norm=norm, lam=0, inner_steps=1, personal_lr=0.1, train=train)
-    alone = run("local", rounds=1, norm=norm, train=train)
+    mine = run(rounds=2, norm=True, lam=0, inner_steps=1, personal_lr=0.1, train=train)
+    alone = run("local", rounds=1, norm=True, train=train)
     assert torch.equal(mine.server.params, mine.initial.params)
     for i in range(3):
         theta, local = mine.log[0].after_fit[i], alone.log[0].after_fit[i]
@@ -159,9 +157,8 @@ def test_without_lam_w_stays_and_theta_is_local_training(norm):
         assert torch.equal(theta.counters, local.counters)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_theta_is_evaluated_and_w_is_sent(norm):
-    mine = run(norm=norm, draw=lambda t: [0, 1] if t < 3 else [1, 2])
+def test_theta_is_evaluated_and_w_is_sent():
+    mine = run(norm=True, draw=lambda t: [0, 1] if t < 3 else [1, 2])
     for seen in mine.log:
         for i, theta in seen.after_fit.items():
             assert equal(theta, seen.after_agg[i])
@@ -195,47 +192,22 @@ def test_private_statistics():
     assert torch.equal(received.buffers, mine.log[-1].after_fit[0].buffers)
 
 
-@pytest.mark.parametrize("norm", [False, True])
-def test_everybody_trains_and_the_drawn_upload(norm):
+def test_everybody_trains_and_the_drawn_upload():
     draw = lambda t: [0, 2] if t % 2 else [1]  # noqa: E731
-    some, all_of_them = (run(norm=norm, draw=draw, update_all=x) for x in (False, True))
+    some, all_of_them = (run(norm=True, draw=draw, update_all=x) for x in (False, True))
     for t, (a, b) in enumerate(zip(some.log, all_of_them.log, strict=True), 1):
         assert sorted(b.after_fit) == [0, 1, 2]
         assert all(equal(a.after_fit[i], b.after_fit[i]) for i in draw(t))
-        full = 4 * (79 if norm else 59)
+        full = 4 * 79
         assert b.down == dict.fromkeys(range(3), full)
         assert b.up == {i: full if i in draw(t) else 0 for i in range(3)}
     assert torch.equal(some.server.params, all_of_them.server.params)
     assert not equal(some.log[-1].after_agg[1], all_of_them.log[-1].after_agg[1])
 
 
-def test_evaluating_changes_nothing():
-    silent = Simulation("pfedme", blobs(SIZES), module=Mlp(True)).run(3, evaluate=False)
-    assert_same(run(norm=True), silent, ["after_fit"])
-
-
 def test_bytes():
-    for norm, floats in ((False, 59), (True, 79)):
-        for seen in run(norm=norm).log:
-            assert set(seen.up.values()) == set(seen.down.values()) == {4 * floats}
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"lam": 5.0},
-        {"inner_steps": 2},
-        {"personal_lr": 0.02},
-        {"beta": 0.5},
-        {"inner_start": "centre"},
-        {"inner_weight_decay": 0.1},
-        {"weighting": "samples"},
-        {"train": {"lr": 0.01}},
-        {"train": {"steps": 3}},
-    ],
-)
-def test_every_option_changes_the_result(options):
-    assert not equal(run(rounds=2).log[1].after_fit[0], run(rounds=2, **options).log[1].after_fit[0])
+    for seen in run(rounds=2, norm=True).log:
+        assert set(seen.up.values()) == set(seen.down.values()) == {4 * 79}
 
 
 def test_the_optimiser_has_no_part_and_that_is_said():
