@@ -19,8 +19,8 @@ def test_the_extras_are_those_of_the_distribution():
 
 
 def test_a_library_that_is_missing_is_one_line(monkeypatch):
-    for needed in {*DEPENDENCIES, *EXTRAS} - {"onnx"}:
-        require(needed)  # the tests' environment has them; tests of ONNX skip where it is missing
+    for needed in (*DEPENDENCIES, *EXTRAS):
+        require(needed)  # the tests' environment has all
     monkeypatch.setitem(EXTRAS, "tune", {"no_such_optuna": "Optuna", "no_such_ray": "Ray", "math": "Python"})
     with pytest.raises(ConfigError) as one:
         require("tune", "use --search random")

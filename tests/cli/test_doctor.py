@@ -47,7 +47,7 @@ def test_packages_that_are_missing_or_too_old_end_it(lines, monkeypatch):
     monkeypatch.setattr(metadata, "requires", lambda name: needed)
     code, printed = lines()
     assert code == 1
-    assert printed[2] == "ok     extras         tune, plots, tensorboard, privacy"
+    assert printed[2] == "ok     extras         tune, plots, tensorboard, privacy, onnx"
     assert printed[3:] == [
         f"wrong  packages       numpy {metadata.version('numpy')}, >=999 is needed: pip install 'numpy>=999'",
         "wrong  packages       no-such-package missing, >=2 is needed: pip install 'no-such-package>=2'",
@@ -61,7 +61,7 @@ def test_extras_that_are_missing_are_notes(lines, monkeypatch):
     code, printed = lines()
     assert code == 0
     assert printed[2:5] == [
-        "ok     extras         tune, plots, tensorboard, privacy",
+        "ok     extras         tune, plots, tensorboard, privacy, onnx",
         "note   extras         without Ray: pip install fedbench-pfl",
         "note   extras         without W&B: pip install fedbench-pfl",
     ]

@@ -35,7 +35,6 @@ NOT_HERE = {
     "fedbench wandb results/grid/NAME": "sends to W&B",
     "fedbench watch": "serves until it is stopped; test_watch.py asks it",
     "fedbench completion": "writes to the reader's own folders; test_completion.py runs the scripts",
-    "--format onnx": "needs onnx",
 }
 SMALL = {"--rounds": "2", "--train.epochs": "1", "--hosts": "0", "--seeds": "0"}
 STUDY = {**SMALL, "--tune-seeds": "90", "--trials": "1"}

@@ -14,7 +14,7 @@ from torch import nn
 
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.installation import EXTRAS, missing
+from fedbench.installation import EXTRAS
 from fedbench.studies.export import export
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
@@ -104,7 +104,6 @@ def test_a_model_that_is_no_program_is_said(tmp_path):
         export(result.folder, 3, "torch.export")
 
 
-@pytest.mark.skipif(bool(missing("onnx")), reason=f"not installed: {', '.join(missing('onnx'))}")
 def test_onnx_has_the_same_scores(kept, tmp_path):
     assert export(kept.folder, 3, "onnx", out=tmp_path).difference <= 1e-6
 
