@@ -18,7 +18,7 @@ from fedbench.plugins import PluginTable
 from fedbench.user_code import exit_text
 
 COMMANDS = {
-    "demo": "a first comparison, from nothing to a verdict: FedCAC and three baselines on digits, 10 to 30 minutes",
+    "demo": "a first comparison, from nothing to a verdict: FedCAC and three baselines on digits, 5 to 15 minutes",
     "run": "run one method on one data set and partition, with one or more seeds",
     "grid": "search a method's tune space, then run its best candidate and the baselines over the seeds",
     "compare": "compare methods under one protocol and equal tuning budgets, with statistics",

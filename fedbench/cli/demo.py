@@ -21,7 +21,7 @@ FedCAC, fine-tuned FedAvg, each client alone, or one model on pooled data? This
   2. runs the best setting of each over five seeds,
   3. adds seeds until tests separate FedCAC from the others, or show that they differ by less than 2 points,
   4. prints the answer and the path of a page with tables and curves.
-It takes 10 to 30 minutes on two cores, less on more; a line below says how long here. Ctrl-C stops it, and the same
+It takes 5 to 15 minutes on two cores, less on more; a line below says how long here. Ctrl-C stops it, and the same
 command continues. It is {AS_GRID}.
 """
 

@@ -16,7 +16,7 @@ def test_it_says_first_what_it_does_and_for_how_long_then_runs_that_grid(monkeyp
 
     monkeypatch.setattr(grid, "main", run)
     assert main(["demo"]) == 5
-    assert "10 to 30 minutes" in said[0]
+    assert "5 to 15 minutes" in said[0]
     assert said[0].endswith(f"{demo.AS_GRID}.\n\n")
 
 
