@@ -116,6 +116,6 @@ def test_readings_are_named_and_all_of_them_asked_for(capsys):
     assert "--readings" in capsys.readouterr().err
     rows = list(ClaimsRecord.read(RECORDED).entries.values())
     assert list(verdict_lines(rows, ["C5"])) == [
-        "C5   not run yet",
+        "C5   a: leans against the claim; b: undecided",
         "     another reading: --only C5-literal (a: leans against the claim; b: undecided)",
     ]
