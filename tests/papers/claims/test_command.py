@@ -117,5 +117,6 @@ def test_readings_are_named_and_all_of_them_asked_for(capsys):
     rows = list(ClaimsRecord.read(RECORDED).entries.values())
     assert list(verdict_lines(rows, ["C5"])) == [
         "C5   a: leans against the claim; b: undecided",
+        "     a holds in 0 of 2 readings; b holds in 0 of 2 readings",
         "     another reading: --only C5-literal (a: leans against the claim; b: undecided)",
     ]
