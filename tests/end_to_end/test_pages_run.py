@@ -30,6 +30,7 @@ NOT_HERE = {
     "midrange": "extending.md adds it; test_extending.py runs its lines",
     "moons": "extending.md adds it; test_extending.py runs its lines",
     "my_package": "extending.md adds it; test_extending.py runs its lines",
+    "my_momentum": "a check that fails, which the last test runs",
     "METHODS": "stands for many methods",
     "parquet:FOLDER": "needs image sets",
     "fedbench wandb results/grid/NAME": "sends to W&B",
@@ -47,8 +48,8 @@ LIMIT = 300
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the modules, images, tables and results that the pages name."""
     place = tmp_path_factory.mktemp("reader")
-    own = (ROOT / "docs" / "own.md").read_text()
-    for name, code in re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", own, re.MULTILINE | re.DOTALL):
+    pages = "\n".join((ROOT / "docs" / name).read_text() for name in ("own.md", "right.md"))
+    for name, code in re.findall(r"`(my_\w+)\.py`:\n\n```python\n(.*?)^```", pages, re.MULTILINE | re.DOTALL):
         (place / f"{name}.py").write_text(code)
     for file in ("my_method.py", "my_model.py"):
         (place / file).write_text(example(file))
@@ -113,3 +114,11 @@ def test_every_command_of_a_page_runs(page: Path, place: Path) -> None:
 def test_what_is_left_out_is_on_a_page() -> None:
     text = "\n".join(line for page in PAGES for line in commands_of(page))
     assert [words for words in NOT_HERE if words not in text] == []
+
+
+def test_the_wrong_method_of_a_page_fails_as_it_is_shown(place: Path) -> None:
+    words = [sys.executable, "-m", "fedbench", "check", "--method", "my_momentum:Momentum", "--only", "resume"]
+    done = subprocess.run(words, cwd=place, capture_output=True, text=True, timeout=LIMIT, check=False)
+    assert done.returncode == 1, done.stderr
+    failed = next(line for line in done.stdout.splitlines() if "failed" in line)
+    assert " ".join(failed.split()) in " ".join((ROOT / "docs" / "right.md").read_text().split())
