@@ -116,7 +116,7 @@ def test_the_gradient_is_that_at_the_mixture(mix_with, mixed):
     update=st.sampled_from(["round", "step"]),
     rate=st.floats(0, 5),
 )
-@settings(max_examples=15)
+@settings(max_examples=40)
 def test_alpha_stays_in_its_range_and_the_mixture_between_both(point, alpha, update, rate):
     own, common, target = point
     run = one_round(target, own, common, alpha, Quadratic, {"epochs": 3}, alpha_update=update, alpha_lr=rate)

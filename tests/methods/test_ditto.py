@@ -53,7 +53,7 @@ def test_a_pull_of_one_over_the_rate_starts_every_step_from_the_received_model()
 
 
 @given(lams=st.lists(st.floats(0, 8), min_size=2, max_size=2, unique=True), own=st.floats(-3, 3))
-@settings(max_examples=4)
+@settings(max_examples=15)
 def test_a_stronger_pull_keeps_the_personal_model_nearer(lams, own):
     way = []
     for lam in sorted(lams):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
@@ -118,7 +118,6 @@ models = st.lists(st.lists(st.floats(-3, 3, width=32), min_size=4, max_size=4), 
 
 
 @given(models, st.floats(1e-3, 50), st.floats(0.1, 100))
-@settings(max_examples=40)
 def test_invariants_of_the_weights(values, alpha, sigma):
     vectors = rows(*values)
     squared = distances_from_products(dot_products(vectors))
@@ -133,7 +132,6 @@ def test_invariants_of_the_weights(values, alpha, sigma):
 
 
 @given(models, st.floats(0, 200), st.floats(0, 1))
-@settings(max_examples=40)
 def test_invariants_of_the_softmax(values, sigma, own):
     vectors = rows(*values)
     weights = softmax_of_cosines(dot_products(vectors), sigma, own)

@@ -204,7 +204,6 @@ mask_lists = st.integers(2, 6).flatmap(
 
 
 @given(mask_lists, st.floats(1, 8))
-@settings(max_examples=25)
 def test_invariants_of_overlap_and_collaborators(masks, beta):
     o = overlap_of(*masks)
     assert torch.equal(o, o.T)
@@ -298,7 +297,7 @@ def test_running_statistics(bn_stats, value):
 
 
 @given(st.integers(1, 5), st.integers(1, 6), st.data())
-@settings(max_examples=20)
+@settings(max_examples=50)
 def test_the_merge_stays_between_the_trained_models(clients, round, data):
     rows = data.draw(
         st.lists(st.lists(st.floats(-9, 9, width=32), min_size=8, max_size=8), min_size=clients, max_size=clients)
@@ -322,6 +321,14 @@ def run(name="fedcac", rounds=4, norm=False, clients=SIZES, **options) -> Simula
     train = options.pop("train", None)
     simulation = Simulation(name, blobs(clients), module=Mlp(norm), draw=draw, train=train, **options)
     return simulation.run(rounds)
+
+
+@pytest.mark.parametrize("norm", [False, True])
+@pytest.mark.parametrize("options", [{"tau": 1.0}, {"noncritical": "as_critical"}, {"tau": 1.0, "bn_stats": "local"}])
+def test_alone_with_all_critical_it_is_local_training(options, norm):
+    alone = run(norm=norm, collaboration="none", **options)
+    assert_same(alone, run("local", norm=norm))
+    assert all(equal(seen.after_fit[i], seen.after_agg[i]) for seen in alone.log for i in seen.after_fit)
 
 
 @pytest.mark.parametrize("noncritical", ["all", "as_critical"])

@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -56,7 +56,6 @@ def test_votes(samples):
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=5, max_size=5), min_size=1, max_size=6), st.randoms())
-@settings(max_examples=30)
 def test_invariants_of_the_vote(labels, random):
     votes, server = consensus(labels)
     assert (votes.sum(1) == len(labels)).all()

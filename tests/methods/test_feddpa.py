@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -79,7 +79,6 @@ def test_clipping():
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9), st.floats(1e-3, 1e3))
-@settings(max_examples=15)
 def test_a_clipped_update_is_within_the_bound(delta, bound):
     made = Simulation("feddpa", blobs([4]), clip=True, clipping_bound=bound, train=EXACT).method
     assert float(update(made, delta).norm()) <= bound * (1 + 1e-12)

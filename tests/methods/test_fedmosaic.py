@@ -549,8 +549,10 @@ def test_a_client_with_permuted_labels_stops_trusting_the_others():
     assert last[4, "lambda"] < min(last[i, "lambda"] for i in range(4))
 
 
-def test_the_trainer_engine_gives_the_same():
-    assert_same(*(run(rounds=2, norm=True, train={"engine": engine}) for engine in ("loop", "trainer")))
+@pytest.mark.parametrize("update", ["round", "step"])
+def test_the_trainer_engine_gives_the_same(update):
+    runs = [run(rounds=2, norm=True, lambda_update=update, train={"engine": engine}) for engine in ("loop", "trainer")]
+    assert_same(*runs)
 
 
 def test_the_trainer_engine_does_not_know_a_lambda_of_every_epoch():

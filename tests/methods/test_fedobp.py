@@ -143,7 +143,7 @@ quantiles = st.integers(0, 20).map(lambda k: k / 20)
 
 
 @given(st.lists(st.integers(0, 6), min_size=6, max_size=6), quantiles, quantiles, st.sampled_from(["inf", "linear"]))
-@settings(max_examples=20)
+@settings(max_examples=60)
 def test_masks(scores, low, high, rule):
     low, high = sorted([low, high])
     scores = torch.tensor(scores, dtype=torch.float64)

@@ -127,7 +127,7 @@ clients = st.integers(1, 5).flatmap(
 
 
 @given(clients, st.randoms(use_true_random=False))
-@settings(max_examples=25)
+@settings(max_examples=50)
 def test_mixes_are_on_the_simplex_and_best_and_move_with_the_clients(data, random):
     features = [(torch.tensor([r[:2] for r in rows]), torch.tensor([r[2] for r in rows])) for rows in data]
     found = [head_statistics(z.double(), y, 3) for z, y in features]

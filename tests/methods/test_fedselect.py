@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from lightning import LightningModule
 from torch import nn
@@ -86,7 +86,6 @@ layers = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=9), min_size=
 
 
 @given(layers, st.floats(0, 1), st.floats(0, 1), st.sampled_from(["layer", "global"]))
-@settings(max_examples=40)
 def test_masks_only_grow_and_keep_to_the_limit(changes, p, alpha, scope):
     compete = competing_entries(layered(*map(len, changes)), scope, False)
     change = torch.tensor([v for layer in changes for v in layer], dtype=torch.float32)

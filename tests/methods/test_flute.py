@@ -101,7 +101,7 @@ heads = st.tuples(st.integers(2, 5), st.integers(1, 6), st.integers(0, 10**6))
 
 
 @given(heads, st.floats(0.1, 50), st.data())
-@settings(max_examples=30)
+@settings(max_examples=60)
 def test_distance_knows_neither_scale_nor_rotation(head, scale, data):
     classes, width, seed = head
     draw = torch.Generator().manual_seed(seed)

@@ -74,7 +74,7 @@ vectors = st.tuples(numbers, numbers, numbers)
 
 
 @given(vectors, vectors, st.floats(0.01, 1), st.floats(0.1, 5), st.sampled_from(["warm", "centre"]))
-@settings(max_examples=20)
+@settings(max_examples=50)
 def test_w_goes_towards_theta_and_not_beyond(point, before, pull, lam, start):
     train = {**DOUBLE, "lr": pull / lam, "batch_size": "full", "steps": 1}
     module = Quadratic(before, (1.0, 1.0, 1.0))
