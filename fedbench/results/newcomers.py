@@ -41,8 +41,14 @@ def newcomer_summary(metric: Metric, frame: pd.DataFrame) -> dict[str, Any]:
 
 def after_most_epochs(metric: Metric, frame: pd.DataFrame) -> Interval | None:
     """The score on all images after the most epochs, with its interval over seeds; None without newcomers."""
+    values = scores_after_most_epochs(metric, frame)
+    return interval(values.tolist(), is_share=metric.within_one) if len(values) else None
+
+
+def scores_after_most_epochs(metric: Metric, frame: pd.DataFrame) -> pd.Series:
+    """By seed the mean over newcomers on all images after the most epochs; empty without newcomers."""
     cases = {epochs: scores for images, epochs, scores in _cases(metric, frame) if images == ALL}
-    return _over_seeds(metric, cases[max(cases)]) if cases else None
+    return cases[max(cases)].groupby("seed")["value"].mean() if cases else pd.Series(dtype=float)
 
 
 def newcomer_curve(metric: Metric, frame: pd.DataFrame) -> pd.DataFrame:

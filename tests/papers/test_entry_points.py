@@ -12,14 +12,14 @@ def test_their_commands_stand_beside_those_of_fedbench(capsys):
     lines = {line.split()[0]: line for line in usage().splitlines() if line.startswith("  ")}
     assert lines["claims"].endswith(f" {claims.__doc__}")
     assert lines["reproduce"].endswith(f" {reproduce.__doc__}")
-    for name in ("claims", "reproduce"):
+    for name in ("claims", "field", "reproduce"):
         assert main([name, "--help"]) == 0
         assert capsys.readouterr().out.startswith(f"usage: fedbench {name}")
     assert main(["clams"]) == 2
     assert "unknown command 'clams': did you mean claims?" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("file", ["claims.json", "reproduction.json"])
+@pytest.mark.parametrize("file", ["claims.json", "field.parquet", "reproduction.json"])
 def test_their_pages_are_made_by_fedbench_report(file, tmp_path, capsys):
     (tmp_path / file).write_text("{")
     assert main(["report", str(tmp_path)]) == 2

@@ -1,0 +1,129 @@
+"""The page and the tables, made of field.parquet alone."""
+
+import re
+
+import pandas as pd
+import pytest
+
+from fedbench_papers.field.page import (
+    answer,
+    as_page,
+    budget,
+    map_cell,
+    map_table,
+    refusals,
+    settings_line,
+    write_field,
+)
+from fedbench_papers.field.record import FIELD_FILE, RECORDED, FieldRecord
+from fedbench_papers.field.standings import Field
+from tests.papers.field.made import made_record
+
+CELL = re.compile(r"\(?([\d.]+)\)?")
+
+
+@pytest.fixture
+def field():
+    return Field(made_record())
+
+
+def test_page_and_tables_stand_beside_the_record(tmp_path):
+    made_record().write(tmp_path / FIELD_FILE)
+    page = write_field(tmp_path).read_text()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {FIELD_FILE, "report.html", "map.md", "map.tex", "dictionary.md"}
+    for section in ("map", "where", "findings", "guide", "settings", "refused", "data"):
+        assert f'<section id="{section}">' in page
+    assert r"\begin{table*}" in (tmp_path / "map.tex").read_text()
+    assert "| against |" in (tmp_path / "dictionary.md").read_text()
+
+
+def test_a_cell_has_the_score_the_seeds_and_the_verdict(field):
+    cell = map_cell(field, "clothes", "fedper")
+    assert (cell.text, cell.small, cell.tone, cell.place) == ("77.0", "2", "above", 1)
+    assert cell.title == "over local training +5.0 (+3.0 to +7.0) points"
+    assert map_cell(field, "clothes", "fedavg").tone == "below"
+    assert map_cell(field, "clothes", "local").tone == "baseline"
+    assert map_cell(field, "lungs", "fedper").tone == "open"
+
+
+def test_a_method_that_does_not_apply_says_why(field):
+    cell = map_cell(field, "lungs", "fedbn")
+    assert (cell.text, cell.title) == ("–", "no BatchNorm")
+    assert refusals(field) == [("Lungs", "fedbn", "no BatchNorm")]
+    assert map_cell(field, "clothes", "fedbn").text == ""
+
+
+def test_a_degenerate_method_is_not_judged():
+    record = made_record()
+    about = {**record.about["clothes"], "degenerate": ["fedper"]}
+    rows = record.numbers[record.numbers["setting"] == "clothes"]
+    cell = map_cell(Field(record.with_setting("clothes", rows, about)), "clothes", "fedper")
+    assert (cell.text, cell.place) == ("(77.0)", 0)
+    assert "degenerate" in cell.title
+
+
+def test_the_answer_counts_settings(field):
+    assert answer(field) == (
+        "In 1 of 2 settings collaborating is better than local training, and in 0 some method is better than "
+        "fedavg-ft, a shared model that every client fine-tunes. May be the best in every setting: fedavg-ft, fedper."
+    )
+    assert answer(Field(FieldRecord())) == "Nothing has been compared yet."
+    assert budget(field) == "4 methods, 2 settings, 16 final runs of 60 in all."
+
+
+def test_a_setting_is_told_in_a_line(field):
+    assert settings_line(field, "clothes") == (
+        "5 clients; 40 training samples each in the median; class distributions differ by 0.50 (total variation); mlp, "
+        "20 rounds; accuracy decides; a difference below 2 points is too small to matter; 30 runs in 0.5 hours of a "
+        "core, 2026-01-01."
+    )
+
+
+def test_every_number_of_the_shipped_map_is_in_the_parquet():
+    """Recomputed from the file by pandas alone."""
+    field = Field(FieldRecord.read(RECORDED))
+    frame = pd.read_parquet(RECORDED)
+    frame = frame.astype(dict.fromkeys(("setting", "method", "against", "point", "quantity"), object))
+    table = map_table(field)
+    titles = {field.title(name): name for name in field.settings}
+    shown = 0
+    for line in table.lines:
+        method = line[0].text
+        for head, cell in zip(table.heads[3:], line[3:], strict=True):
+            setting = titles[head]
+            here = frame[(frame["setting"] == setting) & (frame["method"] == method)]
+            scores = here[(here["quantity"] == "score") & (here["point"] == field.about(setting)["point"])]["value"]
+            known = CELL.fullmatch(cell.text)
+            assert (known is None) == scores.empty
+            if known is None:
+                continue
+            shown += 1
+            assert known[1] == f"{100 * scores.mean():.1f}"
+            gains = here[(here["against"] == "local") & (here["point"] == field.about(setting)["point"])]
+            ends = gains.set_index("quantity")["value"]
+            if {"gain", "gain_low", "gain_high"} <= set(ends.index) and "withheld" not in ends[ends == 1].index:
+                is_better, is_worse = ends["gain_low"] > 0, ends["gain_high"] < 0
+                if cell.tone in ("above", "below", "open"):
+                    assert cell.tone == ("above" if is_better else "below" if is_worse else "open")
+            best = here[here["quantity"] == "may_be_best"]["value"]
+            assert cell.place == (int(best.iloc[0]) if len(best) else 0)
+    assert shown == len(field.standings)
+
+
+def test_mean_gains_of_the_shipped_record_are_those_of_its_seeds():
+    """A verdict's mean is the mean paired difference over the seeds that both have, up to clients without a score."""
+    record = FieldRecord.read(RECORDED)
+    field, checked = Field(record), 0
+    for (setting, method), standing in field.standings.items():
+        ours, local = (field.by_seed(setting, m, "score", field.point(setting)) for m in (method, "local"))
+        both = (ours - local).dropna()
+        if standing.over_local is not None and len(both) == min(len(ours), len(local)):
+            checked += 1
+            assert standing.over_local.mean == pytest.approx(float(both.mean()), abs=0.03)
+    assert checked
+
+
+def test_the_whole_page_can_be_drawn_from_the_shipped_record():
+    page = as_page(Field(FieldRecord.read(RECORDED)))
+    assert page.count("<h3>") > 3

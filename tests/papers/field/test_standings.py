@@ -1,0 +1,71 @@
+"""How methods stand, read from the record."""
+
+import numpy as np
+import pytest
+
+from fedbench_papers.field.record import FieldRecord
+from fedbench_papers.field.standings import Field, Gain, family_of, kind_of
+from tests.papers.field.made import DOWN, OPEN, UP, about, made_record, rows_of
+
+
+@pytest.fixture
+def field():
+    return Field(made_record())
+
+
+def test_a_standing_has_the_mean_over_seeds_and_the_verdict(field):
+    standing = field.standings["clothes", "fedper"]
+    assert standing.score == pytest.approx(0.77)
+    assert standing.seeds == 2
+    assert standing.may_be_best
+    assert standing.over_local is not None
+    assert standing.over_local.relation == "better"
+    assert field.standings["clothes", "local"].over_local is None
+
+
+@pytest.mark.parametrize(
+    ("ends", "withheld", "relation"),
+    [
+        (UP, False, "better"),
+        (DOWN, False, "worse"),
+        (OPEN, False, "open"),
+        ((0.0, -0.01, 0.01), False, "equal"),
+        (UP, True, "withheld"),
+        ((-0.1, -np.inf, -0.02), False, "worse"),
+    ],
+)
+def test_the_relation_is_that_of_the_interval(ends, withheld, relation):
+    assert Gain(*ends, 0.02, withheld).relation == relation
+
+
+def test_gains_are_told_in_points():
+    assert Gain(*UP, 0.02, False).text() == "+5.0 (+3.0 to +7.0)"
+    assert Gain(-0.1, -np.inf, -0.02, 0.02, False).text() == "-10.0 (at most -2.0)"
+    assert Gain(0.1, 0.02, np.inf, 0.02, False).text() == "+10.0 (at least +2.0)"
+
+
+def test_the_best_of_a_kind_is_by_its_mean(field):
+    assert field.best_of("clothes", "shared").method == "fedavg"
+    assert field.best_of("clothes", "personal").method == "fedper"
+
+
+def test_the_pooled_model_does_not_compete():
+    rows = rows_of("a", {"local": [0.5], "centralized": [0.9]}, {"centralized": UP})
+    field = Field(FieldRecord().with_setting("a", rows, about("A")))
+    assert [one.method for one in field.rivals("a")] == ["local"]
+    assert "centralized" not in field.competing
+    assert [one.method for one in field.in_setting("a")] == ["centralized", "local"]
+
+
+def test_methods_are_in_families():
+    assert (family_of("fedavg"), kind_of("fedavg")) == ("global", "shared")
+    assert kind_of("fedavg-ft") == "personal"
+    assert kind_of("local") == "baseline"
+    assert (family_of("mine:Mine"), kind_of("mine:Mine")) == ("own", "personal")
+    assert family_of("fedcac tau=0.5") == family_of("fedcac")
+
+
+def test_numbers_by_seed_are_those_of_their_point(field):
+    assert field.by_seed("clothes", "local", "score", "after_agg").to_dict() == {0: 0.7, 1: 0.72}
+    assert field.number("clothes", "local", "seconds") == 1.0
+    assert field.number("clothes", "local", "score", "after_fit") is None
