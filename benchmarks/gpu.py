@@ -50,6 +50,8 @@ import torch.nn.functional as F  # noqa: E402
 
 from benchmarks.throughput import WORKLOADS, Workload, asked  # noqa: E402
 from fedbench.processor import cores  # noqa: E402
+from fedbench.runtime.host import Host  # noqa: E402
+from fedbench.runtime.hosts import InProcess  # noqa: E402
 
 STEPS = {
     "mlp, batch 32": Workload("mlp", (1, 8, 8), 320, 1, 1, 32, 1, hidden=[64]),
@@ -137,7 +139,6 @@ class Ours:
     def __init__(self, workload: Workload, device: str, **train: Any) -> None:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
-        from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.observers.recorder import Recorder
 
         resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
@@ -295,15 +296,14 @@ def evaluation(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         yield {"what": model, "bare ms a client": 1000 * base / clients, "fedbench": base / own}
 
 
-class Several:
+class Several(InProcess):
     """Hosts in one process, each with a learner of its own; for methods without private states."""
 
     def __init__(self, count: int, device: str) -> None:
-        self.count, self.device, self.remarks = count, device, list[str]()
+        super().__init__()
+        self.count, self.device = count, device
 
     def begin(self, setup: Any, parts: Any) -> None:
-        from fedbench.runtime.host import Host
-
         self._hosts = [Host.of(replace(setup, device=self.device), parts.run) for _ in range(self.count)]
 
     def exchange(self, orders: Sequence[Any], moves: Sequence[Any] = ()) -> list[Any]:
@@ -323,7 +323,7 @@ def hosts(device: str, quick: bool) -> Iterator[dict[str, Any]]:
                 resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
                 run = resolve(asked(workload, {"engine": engine, "width": 3}, resources))
                 folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
-                driver: Any = Driver.of(run, Several(count, device), Recorder(folder, run.task))  # type: ignore[arg-type]
+                driver: Any = Driver.of(run, Several(count, device), Recorder(folder, run.task))
                 driver.begin()
                 for _ in range(2):
                     driver.exchange(driver.record.number)
@@ -400,61 +400,47 @@ def totals(run: list[dict[str, Any]]) -> list[float]:
 
 def reproduction(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     """A few rounds, and then as many of the published ones as there is time for."""
-    begun, side_by_side = time.perf_counter(), bool(find_spec("ray"))
-    few = 1 if quick else 20
-    row, one = reproduced(device, quick, few, side_by_side)
-    yield row
-    start = time.perf_counter() - begun - few * one
-    left = GIVEN.seconds - (time.perf_counter() - begun) - start
-    most = 2 if quick else PUBLISHED_ROUNDS
-    fitting = int(0.8 * left / one) if one else most  # an estimate
-    rounds = min(most, fitting if fitting < 20 else fitting // 10 * 10)
-    yield {
-        "what": "estimate",
-        "s a round of all runs": one,
-        "s left": left,
-        "rounds": rounds,
-        "published": PUBLISHED_ROUNDS,
-    }
+    begun = time.perf_counter()
+    few, most = (1, 2) if quick else (20, PUBLISHED_ROUNDS)
+    rows, one = reproduced(device, quick, few)
+    yield from rows
+    taken = time.perf_counter() - begun
+    start = taken - few * one
+    fitting = int(0.8 * (GIVEN.seconds - taken - start) / one)  # an estimate
+    rounds = min(most, fitting if fitting < few else fitting // few * few)
+    yield {"what": f"time for {rounds} rounds", "s a round of all runs": one, "s to start": start, "s so far": taken}
     if rounds > few:
-        yield reproduced(device, quick, rounds, side_by_side)[0]
+        yield from reproduced(device, quick, rounds)[0]
 
 
-def reproduced(device: str, quick: bool, rounds: int, side_by_side: bool) -> tuple[dict[str, Any], float]:
+def reproduced(device: str, quick: bool, rounds: int) -> tuple[list[dict[str, Any]], float]:
     """The numbers of a reproduction beside the published ones, and the seconds of one round of all its runs."""
     from fedbench import Config
     from fedbench.data.dataset import Dataset
     from fedbench_papers.tables.reproduce import reproduce
 
-    source = f"parquet:{GIVEN.photographs}"
-    seeds = [0] if quick else [0, 1]
-    whole = {"gpus_per_host": 0} if device == "cpu" else {"gpus_per_host": 1}
-    shared = {"gpus_per_trial": 1 / AT_ONCE} if side_by_side and device == "cuda" else whole
-    folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-")) / "reproduction"
-    config = Config(rounds=rounds, seeds=seeds, resources={"hosts": 0, **shared}, out=folder)
+    source, folder = f"parquet:{GIVEN.photographs}", Path(tempfile.mkdtemp(prefix="fedbench-gpu-")) / "reproduction"
+    at_once = AT_ONCE if find_spec("ray") else 1
+    share = {"gpus_per_trial": 1 / at_once} if device == "cuda" else {"gpus_per_host": 0}
+    config = Config(rounds=rounds, seeds=[0] if quick else [0, 1], resources={"hosts": 0, **share}, out=folder)
+    asked_for: dict[str, Any] = {"cells": [CELL], "methods": REPRODUCED, "sources": {"cifar10": source}}
     begun = time.perf_counter()
-    result = reproduce(
-        EXPERIMENT,
-        config,
-        cells=[CELL],
-        methods=REPRODUCED,
-        sources={"cifar10": source},
-        trials=AT_ONCE if side_by_side else 1,
-    )
-    wall = time.perf_counter() - begun
-    runs = timings(folder)
+    result = reproduce(EXPERIMENT, config, **asked_for, trials=at_once)
+    wall, runs = time.perf_counter() - begun, timings(folder)
     record = json.loads((folder / "reproduction.json").read_text())
-    return {
-        "what": f"{rounds} of {PUBLISHED_ROUNDS} rounds",
-        "photographs": len(Dataset.load(Config(data=source).data).samples),
-        "wall s": wall,
+    numbers = json.loads(result.table.to_json(orient="records"))
+    rows = [{"what": f"{number['method']}, {rounds} of {PUBLISHED_ROUNDS} rounds", **number} for number in numbers]
+    about = {
+        "what": f"{EXPERIMENT}, {CELL}, {rounds} of {PUBLISHED_ROUNDS} rounds",
         "runs": len(runs),
-        "at once": AT_ONCE if side_by_side else 1,
+        "at once": at_once,
+        "wall s": wall,
         "GPU MB": [max(line["gpu_mb"] for line in run) for run in runs.values()],
-        "numbers": result.table.to_dict("records"),
+        "photographs, of 60,000": len(Dataset.load(Config(data=source).data).samples),
         "changed": record["changed"],
         "open": record["open"],
-    }, sum(statistics.median(totals(run)) for run in runs.values()) / (AT_ONCE if side_by_side else 1)
+    }
+    return [*rows, about], sum(statistics.median(totals(run)) for run in runs.values()) / at_once
 
 
 def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
