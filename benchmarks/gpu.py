@@ -50,6 +50,7 @@ import torch.nn.functional as F  # noqa: E402
 
 from benchmarks.throughput import WORKLOADS, Workload, asked  # noqa: E402
 from fedbench.processor import cores  # noqa: E402
+from fedbench.results.files import write_atomically  # noqa: E402
 from fedbench.runtime.host import Host  # noqa: E402
 from fedbench.runtime.hosts import InProcess  # noqa: E402
 
@@ -366,7 +367,7 @@ def trials(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         resources = {"hosts": 0, **(share if device == "cuda" else {"gpus_per_host": 0})}
         config = asked(WORKLOADS["W1"], {}, resources)
         config.data.val, config.seeds = 0.1, list(range(AT_ONCE))
-        config = config.model_copy(update={"rounds": 2 if quick else 300, "out": folder})
+        config = config.model_copy(update={"rounds": 2 if quick else 200, "out": folder})
         begun = time.perf_counter()
         result = grid(config, space={"train.lr": [0.01]}, baselines=[], trials=most)
         wall = time.perf_counter() - begun
@@ -516,9 +517,9 @@ class Step:
 
 
 VISIT = (
-    Step("speed", 165, ("cifar10", "rounds", "busy", "profile")),
-    Step("trials", 100, ("trials",)),
-    Step("tests", 125, ("--check", "--quick", "steps", "evaluation", "hosts", "methods")),
+    Step("speed", 140, ("cifar10", "rounds", "busy", "profile")),
+    Step("trials", 130, ("trials",)),
+    Step("tests", 120, ("--check", "--quick", "steps", "evaluation", "hosts", "methods")),
     Step("reproduction", 180, ("reproduction",)),
 )
 
@@ -533,17 +534,8 @@ def visit(folder: Path, common: Sequence[str]) -> int:
     for number, step in enumerate(VISIT):
         limit = (end - time.perf_counter()) * step.seconds / sum(later.seconds for later in VISIT[number:])
         file, begun = folder / f"{step.name}.json", time.perf_counter()
-        command = [
-            sys.executable,
-            "-u",
-            __file__,
-            *step.flags,
-            *common,
-            "--json",
-            str(file),
-            "--seconds",
-            f"{limit:.0f}",
-        ]
+        command = [sys.executable, "-u", __file__, *step.flags, *common]
+        command += ["--json", str(file), "--seconds", f"{limit:.0f}"]
         with open(folder / f"{step.name}.log", "w") as log:
             child = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
             try:
@@ -554,9 +546,9 @@ def visit(folder: Path, common: Sequence[str]) -> int:
         failed |= child.returncode != 0
         found = json.loads(file.read_text()) if file.exists() else {}
         found["step"] = {"ended": ended, "seconds": time.perf_counter() - begun, "limit": limit}
-        file.write_text(json.dumps(found, indent=1))
+        keep(found, file)
         print(f"{step.name}: {ended} after {found['step']['seconds']:.0f} of {limit:.0f} s", flush=True)
-        print((folder / f"{step.name}.log").read_text()[-4000:], flush=True)
+        print((folder / f"{step.name}.log").read_text()[-2500:], flush=True)
     return int(failed)
 
 
@@ -612,7 +604,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(", ".join(f"{key} {value}" for key, value in found["machine"].items()), flush=True)
     status = tests() if given.check else 0
     if given.check:
-        found["tests"] = {"exit status": status}
+        found["tests"] = [{"what": "pytest", "exit status": status}]
+        keep(found, given.json)
     for part in given.parts or filter(possible, PARTS):
         begun = time.perf_counter()
         print(": ".join(filter(None, (part, MEANS.get(part)))), flush=True)
@@ -633,7 +626,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def keep(found: dict[str, Any], file: Path | None) -> None:
     if file:
-        file.write_text(json.dumps(found, indent=1, default=str))
+        write_atomically(file, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":
