@@ -75,6 +75,11 @@ AT_ONCE = 4
 """Trials that share the device."""
 EXPERIMENT, CELL, REPRODUCED = "fedobp/main", "cifar10, Dir(0.1)", ("local", "fedavg", "fedper", "fedobp")
 PUBLISHED_ROUNDS = 400
+SOME_METHODS = (
+    *("fedavg", "fedper", "fedobp", "fedrep", "fedbn", "ditto", "pfedme", "scaffold"),
+    *("fedcac", "co-pfl", "fedselect", "fedmosaic"),
+)
+"""Methods that a visit runs: those of the papers, and one or two of each kind."""
 GIVEN = argparse.Namespace(only=[], photographs=None, seconds=570.0)
 """Flags that single parts read."""
 WARM_UP = 3
@@ -424,9 +429,9 @@ def reproduced(device: str, quick: bool, rounds: int) -> tuple[list[dict[str, An
     at_once = AT_ONCE if find_spec("ray") else 1
     share = {"gpus_per_trial": 1 / at_once} if device == "cuda" else {"gpus_per_host": 0}
     config = Config(rounds=rounds, seeds=[0] if quick else [0, 1], resources={"hosts": 0, **share}, out=folder)
-    asked_for: dict[str, Any] = {"cells": [CELL], "methods": REPRODUCED, "sources": {"cifar10": source}}
+    choice: dict[str, Any] = {"cells": [CELL], "methods": REPRODUCED, "sources": {"cifar10": source}}
     begun = time.perf_counter()
-    result = reproduce(EXPERIMENT, config, **asked_for, trials=at_once)
+    result = reproduce(EXPERIMENT, config, **choice, trials=at_once)
     wall, runs = time.perf_counter() - begun, timings(folder)
     record = json.loads((folder / "reproduction.json").read_text())
     numbers = json.loads(result.table.to_json(orient="records"))
@@ -519,7 +524,7 @@ class Step:
 VISIT = (
     Step("speed", 140, ("cifar10", "rounds", "busy", "profile")),
     Step("trials", 130, ("trials",)),
-    Step("tests", 120, ("--check", "--quick", "steps", "evaluation", "hosts", "methods")),
+    Step("tests", 120, ("--check", "--quick", "hosts", "methods", "steps", "evaluation", "--only", *SOME_METHODS)),
     Step("reproduction", 180, ("reproduction",)),
 )
 
