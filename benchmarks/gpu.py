@@ -412,7 +412,7 @@ def reproduction(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     yield from rows
     taken = time.perf_counter() - begun
     start = taken - few * one
-    fitting = max(0, int(0.8 * (GIVEN.seconds - taken - start) / one))  # an estimate
+    fitting = max(0, int(0.7 * (GIVEN.seconds - taken - start) / one))  # an estimate
     rounds = min(most, fitting if fitting < few else fitting // few * few)
     yield {"what": f"time for {rounds} rounds", "s a round of all runs": one, "s to start": start, "s so far": taken}
     if rounds > few:
