@@ -1,32 +1,41 @@
 """What a GPU makes of fedbench: steps, whole rounds, and every method, each as a ratio or a difference in one run.
 
-    python benchmarks/gpu.py [PART ...] [--device cuda] [--quick] [--json FILE]
+    python benchmarks/gpu.py [PART ...] [--device cuda] [--quick] [--json FILE] [--photographs FOLDER]
     python benchmarks/gpu.py --check        every part and the tests that need a GPU, in less than ten minutes
+    python benchmarks/gpu.py --visit DIR    what a GPU of fifteen minutes is asked, in four steps with limits
 
-One process without Ray and W&B (`--hosts 0`): beside torch, torchvision, lightning and pandas it needs pydantic,
-PyYAML, pyarrow, rich, scipy and safetensors, and pytest for --check. Parts:
+One process without Ray and W&B (`--hosts 0`), but for the parts that need Ray. docs/results.md says how to take the
+libraries along to a machine without a network, and the minutes of each step. Parts:
 steps     gradient steps of many clients: the bare loop of PyTorch, and fedbench's engines, samples a second and ratios
 rounds    whole rounds of W0 and W1 (benchmarks/throughput.py), evaluation off, against the bare loop in this process
 cifar10   1,500 rounds of 50 clients with 50 images, batches of 10, one epoch (pfl-research's benchmark), minutes
-busy      time of all kernels over that of rounds of W1 (above 1: streams overlap), and what the processor does most
+busy      share of the time of rounds of W1 in which a kernel runs, and what processor and device do most
+profile   where the processor is in rounds of W1, sampled every millisecond: shares of the functions of fedbench
 evaluation  forward passes of 100 clients' models over their own 100 test images beside those of the bare loop
 hosts     two rounds of some models dealt to 1, 2 and 4 hosts on one device, by both engines: the same bits?
 ray       W1 on 1, 2 and 4 hosts of Ray that share the device: seconds a round, memory, the same bits? (needs Ray)
+trials    a grid of four trials of W1, one after another and sharing the device: seconds, memory, same numbers? (Ray)
 methods   two rounds of all methods on the device and on the processor: accuracies in points, and what fails
+reproduction  FedOBP's table on CIFAR-10 under Dirichlet(0.1), beside the published numbers (--photographs); in as many
+          rounds as --seconds allow
 With `--device cpu --quick` all of it runs on any machine, to see that it does.
 """
 
 import argparse
 import json
+import math
 import os
 import platform
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+import traceback
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from importlib.util import find_spec
@@ -34,13 +43,16 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
+sys.path[:0] = [str(ROOT), str(ROOT / "papers")]
 
 import torch  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 
 from benchmarks.throughput import WORKLOADS, Workload, asked  # noqa: E402
 from fedbench.processor import cores  # noqa: E402
+from fedbench.results.files import write_atomically  # noqa: E402
+from fedbench.runtime.host import Host  # noqa: E402
+from fedbench.runtime.hosts import InProcess  # noqa: E402
 
 STEPS = {
     "mlp, batch 32": Workload("mlp", (1, 8, 8), 320, 1, 1, 32, 1, hidden=[64]),
@@ -56,10 +68,20 @@ ENGINES: dict[str, dict[str, Any]] = {
     "graph of 10": {"engine": "graph", "width": 10},
     "graph of 10, channels_last": {"engine": "graph", "width": 10, "memory_format": "channels_last"},
     "graph of 50": {"engine": "graph", "width": 50},
-    "stack of 10": {"engine": "stack", "width": 10},
 }
-ONLY: list[str] = []
-"""Methods of the part `methods`; none: all."""
+MANY_CLIENTS = ("graph of 10", "graph of 50", "loop")
+"""Engines of the part `cifar10`."""
+AT_ONCE = 4
+"""Trials that share the device."""
+EXPERIMENT, CELL, REPRODUCED = "fedobp/main", "cifar10, Dir(0.1)", ("local", "fedavg", "fedper", "fedobp")
+PUBLISHED_ROUNDS = 400
+SOME_METHODS = (
+    *("fedavg", "fedper", "fedobp", "fedrep", "fedbn", "ditto", "pfedme", "scaffold"),
+    *("fedcac", "co-pfl", "fedselect", "fedmosaic"),
+)
+"""Methods that a visit runs: those of the papers, and one or two of each kind."""
+GIVEN = argparse.Namespace(only=[], photographs=None, seconds=570.0)
+"""Flags that single parts read."""
 WARM_UP = 3
 """Rounds after which all steps are captured."""
 
@@ -123,7 +145,6 @@ class Ours:
     def __init__(self, workload: Workload, device: str, **train: Any) -> None:
         from fedbench.jobs.resolve import resolve
         from fedbench.runtime.driver import Driver
-        from fedbench.runtime.hosts import InProcess
         from fedbench.runtime.observers.recorder import Recorder
 
         resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
@@ -182,12 +203,14 @@ def rounds(device: str, quick: bool) -> Iterator[dict[str, Any]]:
 
 def cifar10(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     workload = replace(PFL_RESEARCH, clients=100) if quick else PFL_RESEARCH
-    for engine, train in engines(device, workload.share):
-        ours = Ours(workload, device, **train)
-        if train["engine"] == "graph" and not quick:
+    able = dict(engines(device, workload.share))
+    for engine in (name for name in MANY_CLIENTS if name in able):
+        ours = Ours(workload, device, **able[engine])
+        captured = engine != "loop" and not quick
+        if captured:
             for _ in range(60):  # a client's places are sent to the GPU once
                 ours.round()
-        one = seconds(ours.round, device, 1 if quick else 10)
+        one = seconds(ours.round, device, 60 if captured else 3)
         yield {"what": engine, "s a round": one, f"minutes of {ROUNDS} rounds": one * ROUNDS / 60}
 
 
@@ -195,21 +218,67 @@ def busy(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from torch.profiler import ProfilerActivity, profile
 
     ours = Ours(WORKLOADS["W1"], device)
-    for _ in range(WARM_UP):
-        ours.round()
+    rounds = 1 if quick else 3
+    plain = seconds(ours.round, device, rounds)
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device == "cuda" else [])]
     synchronise(device)
     begun = time.perf_counter()
     with profile(activities=activities) as seen:
-        for _ in range(1 if quick else 3):
+        for _ in range(rounds):
             ours.round()
         synchronise(device)
     wall = time.perf_counter() - begun
-    table = seen.key_averages()
-    kernels = sum(getattr(event, "self_device_time_total", 0) for event in table) / 1e6
-    yield {"what": "W1", "kernels": kernels / wall if device == "cuda" else None, "wall s": wall}
-    for event in sorted(table, key=lambda event: -event.self_cpu_time_total)[:8]:
+    there = [event for event in seen.events() if event.device_type.name == device.upper()]
+    spans = [event.time_range for event in there if not event.is_user_annotation]
+    work = covered((span.start, span.end) for span in spans) / 1e6
+    yield {"what": "W1", "share": work / wall, "without the profiler": work / rounds / plain, "wall s": wall}
+    for event in sorted(seen.key_averages(), key=lambda event: -event.self_cpu_time_total)[:8]:
         yield {"what": event.key, "calls": event.count, "processor s": event.self_cpu_time_total / 1e6}
+    if device == "cuda":
+        kernels = [event for event in seen.key_averages() if event.device_type.name == "CUDA"]
+        for event in sorted(kernels, key=lambda event: -event.self_device_time_total)[:8]:
+            yield {"what": event.key, "calls": event.count, "device s": event.self_device_time_total / 1e6}
+
+
+def covered(spans: Iterable[tuple[float, float]]) -> float:
+    """The length of the union of intervals."""
+    total, reached = 0.0, -math.inf
+    for start, end in sorted(spans):
+        total += max(0.0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def profile(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """Functions of fedbench in which the processor is, what they call of libraries included."""
+    ours, at, within = Ours(WORKLOADS["W1"], device), Counter[Any](), Counter[Any]()
+    own = str(ROOT / "fedbench")
+    for _ in range(WARM_UP):
+        ours.round()
+
+    def sample(number: int, frame: Any) -> None:
+        inside = []
+        while frame is not None:
+            if frame.f_code.co_filename.startswith(own):
+                inside.append(frame.f_code)
+            frame = frame.f_back
+        at.update(inside[:1])
+        within.update(set(inside))
+        signal.setitimer(signal.ITIMER_REAL, 0.001)  # only now, so that no sample interrupts another one
+
+    before = signal.signal(signal.SIGALRM, sample)
+    begun = time.perf_counter()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.001)
+        while time.perf_counter() - begun < (2 if quick else 8):
+            ours.round()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    for code, count in at.most_common(12):
+        what = f"{Path(code.co_filename).relative_to(ROOT)} {code.co_qualname}"
+        share = {"share": count / at.total(), "with fedbench's functions below": within[code] / at.total()}
+        yield {"what": what, **share, "samples": count}
 
 
 def evaluate_all(learner: Any, weights: Any, data: Any, clients: int) -> None:
@@ -233,15 +302,14 @@ def evaluation(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         yield {"what": model, "bare ms a client": 1000 * base / clients, "fedbench": base / own}
 
 
-class Several:
+class Several(InProcess):
     """Hosts in one process, each with a learner of its own; for methods without private states."""
 
     def __init__(self, count: int, device: str) -> None:
-        self.count, self.device, self.remarks = count, device, list[str]()
+        super().__init__()
+        self.count, self.device = count, device
 
     def begin(self, setup: Any, parts: Any) -> None:
-        from fedbench.runtime.host import Host
-
         self._hosts = [Host.of(replace(setup, device=self.device), parts.run) for _ in range(self.count)]
 
     def exchange(self, orders: Sequence[Any], moves: Sequence[Any] = ()) -> list[Any]:
@@ -261,7 +329,7 @@ def hosts(device: str, quick: bool) -> Iterator[dict[str, Any]]:
                 resources = {"hosts": 0, "gpus_per_host": 1 if device == "cuda" else 0}
                 run = resolve(asked(workload, {"engine": engine, "width": 3}, resources))
                 folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-"))
-                driver: Any = Driver.of(run, Several(count, device), Recorder(folder, run.task))  # type: ignore[arg-type]
+                driver: Any = Driver.of(run, Several(count, device), Recorder(folder, run.task))
                 driver.begin()
                 for _ in range(2):
                     driver.exchange(driver.record.number)
@@ -288,17 +356,110 @@ def ray(device: str, quick: bool) -> Iterator[dict[str, Any]]:
         yield {"what": f"{count} hosts", "ms a round": 1000 * one, "GPU MB": memory, "same bits": str(bits == first)}
 
 
+def trials(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """One candidate and four seeds: four trials of the same cost."""
+    from fedbench import grid
+    from fedbench.results.plan import Plan
+
+    first: Any = None
+    ways: dict[str, tuple[int | None, dict[str, Any]]] = {
+        "one after another": (1, {"gpus_per_host": 1}),
+        "four, a quarter each": (AT_ONCE, {"gpus_per_trial": 1 / AT_ONCE}),
+        "as many as fedbench chooses": (None, {}),
+    }
+    for what, (most, share) in ways.items():
+        folder = Path(tempfile.mkdtemp(prefix="fedbench-gpu-")) / "grid"
+        resources = {"hosts": 0, **(share if device == "cuda" else {"gpus_per_host": 0})}
+        config = asked(WORKLOADS["W1"], {}, resources)
+        config.data.val, config.seeds = 0.1, list(range(AT_ONCE))
+        config = config.model_copy(update={"rounds": 2 if quick else 200, "out": folder})
+        begun = time.perf_counter()
+        result = grid(config, space={"train.lr": [0.01]}, baselines=[], trials=most)
+        wall = time.perf_counter() - begun
+        lines = timings(folder)
+        scores = result.table.drop(columns=["folder"], errors="ignore")
+        first = scores if first is None else first
+        yield {
+            "what": what,
+            "trials": len(lines),
+            "wall s": wall,
+            "ms a round": 1000 * statistics.median(one for run in lines.values() for one in totals(run)),
+            "GPU MB": [max(line["gpu_mb"] for line in run) for run in lines.values()],
+            "said": Plan.read(folder).gpus,
+            "same numbers": str(first.equals(scores)),
+        }
+
+
+def timings(folder: Path) -> dict[tuple[Path, int], list[dict[str, Any]]]:
+    """The lines of every run below a folder."""
+    found: dict[tuple[Path, int], list[dict[str, Any]]] = {}
+    for file in sorted(folder.rglob("timings.jsonl")):
+        for line in map(json.loads, file.read_text().splitlines()):
+            found.setdefault((file, line["seed"]), []).append(line)
+    return found
+
+
+def totals(run: list[dict[str, Any]]) -> list[float]:
+    """Seconds of the rounds of a run after those that capture steps."""
+    return [line["total"] for line in run[:-1]][WARM_UP:] or [line["total"] for line in run]
+
+
+def reproduction(device: str, quick: bool) -> Iterator[dict[str, Any]]:
+    """A few rounds, and then as many of the published ones as there is time for."""
+    begun = time.perf_counter()
+    few, most = (1, 2) if quick else (20, PUBLISHED_ROUNDS)
+    rows, one = reproduced(device, quick, few)
+    yield from rows
+    taken = time.perf_counter() - begun
+    start = taken - few * one
+    fitting = max(0, int(0.7 * (GIVEN.seconds - taken - start) / one))  # an estimate
+    rounds = min(most, fitting if fitting < few else fitting // few * few)
+    yield {"what": f"time for {rounds} rounds", "s a round of all runs": one, "s to start": start, "s so far": taken}
+    if rounds > few:
+        yield from reproduced(device, quick, rounds)[0]
+
+
+def reproduced(device: str, quick: bool, rounds: int) -> tuple[list[dict[str, Any]], float]:
+    """The numbers of a reproduction beside the published ones, and the seconds of one round of all its runs."""
+    from fedbench import Config
+    from fedbench.data.dataset import Dataset
+    from fedbench_papers.tables.reproduce import reproduce
+
+    source, folder = f"parquet:{GIVEN.photographs}", Path(tempfile.mkdtemp(prefix="fedbench-gpu-")) / "reproduction"
+    at_once = AT_ONCE if find_spec("ray") else 1
+    share = {"gpus_per_trial": 1 / at_once} if device == "cuda" else {"gpus_per_host": 0}
+    config = Config(rounds=rounds, seeds=[0] if quick else [0, 1], resources={"hosts": 0, **share}, out=folder)
+    choice: dict[str, Any] = {"cells": [CELL], "methods": REPRODUCED, "sources": {"cifar10": source}}
+    begun = time.perf_counter()
+    result = reproduce(EXPERIMENT, config, **choice, trials=at_once)
+    wall, runs = time.perf_counter() - begun, timings(folder)
+    record = json.loads((folder / "reproduction.json").read_text())
+    numbers = json.loads(result.table.to_json(orient="records"))
+    rows = [{"what": f"{number['method']}, {rounds} of {PUBLISHED_ROUNDS} rounds", **number} for number in numbers]
+    about = {
+        "what": f"{EXPERIMENT}, {CELL}, {rounds} of {PUBLISHED_ROUNDS} rounds",
+        "runs": len(runs),
+        "at once": at_once,
+        "wall s": wall,
+        "GPU MB": [max(line["gpu_mb"] for line in run) for run in runs.values()],
+        "photographs, of 60,000": len(Dataset.load(Config(data=source).data).samples),
+        "changed": record["changed"],
+        "open": record["open"],
+    }
+    return [*rows, about], sum(statistics.median(totals(run)) for run in runs.values()) / at_once
+
+
 def methods(device: str, quick: bool) -> Iterator[dict[str, Any]]:
     from fedbench import Config, run
     from fedbench import methods as known
 
-    for name in ONLY or known.names():
+    for name in GIVEN.only or known.names():
         needs = {"public": {"size": 40}} if "public" in known.load(name).needs else {}
         found: dict[str, Any] = {}
         row: dict[str, Any] = {"what": name}
         for place in dict.fromkeys(("cpu", device)):
-            both = ("loop", "graph" if place == "cuda" else "stack")
-            for engine in (both[-1:] if place == "cuda" else both[:1]) if quick else both:
+            both = ("loop", "graph") if place == "cuda" else ("loop",)
+            for engine in both[-1:] if quick else both:
                 try:
                     config = Config(
                         method=name,
@@ -331,21 +492,69 @@ PARTS: dict[str, Callable[[str, bool], Iterator[dict[str, Any]]]] = {
     "rounds": rounds,
     "cifar10": cifar10,
     "busy": busy,
+    "profile": profile,
     "evaluation": evaluation,
     "hosts": hosts,
     "ray": ray,
+    "trials": trials,
     "methods": methods,
+    "reproduction": reproduction,
 }
 MEANS = {
     "steps": "above 1: faster than the bare loop",
     "rounds": "above 1: faster than the bare loop",
     "cifar10": "whole rounds, evaluation off",
-    "busy": "",
+    "busy": "share of the time in which the device works, under the profiler and of rounds without it",
     "evaluation": "above 1: faster than the bare loop",
-    "ray": "",
     "hosts": "whether the model is the same as by the loop on one host",
     "methods": "largest difference to the loop on the processor, in points",
+    "reproduction": "in percent",
 }
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step of a visit. seconds: of a visit of 570; what a step leaves of them is given to the later ones."""
+
+    name: str
+    seconds: float
+    flags: Sequence[str]
+
+
+VISIT = (
+    Step("speed", 140, ("cifar10", "rounds", "busy", "profile")),
+    Step("trials", 130, ("trials",)),
+    Step("tests", 120, ("--check", "--quick", "hosts", "methods", "steps", "evaluation", "--only", *SOME_METHODS)),
+    Step("reproduction", 180, ("reproduction",)),
+)
+
+
+def visit(folder: Path, common: Sequence[str]) -> int:
+    """Every step in a process of its own, which ends at its limit; `NAME.json` and `NAME.log` are written meanwhile.
+
+    Returns 0 if no step failed.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    end, failed = time.perf_counter() + GIVEN.seconds, False
+    for number, step in enumerate(VISIT):
+        limit = (end - time.perf_counter()) * step.seconds / sum(later.seconds for later in VISIT[number:])
+        file, begun = folder / f"{step.name}.json", time.perf_counter()
+        command = [sys.executable, "-u", __file__, *step.flags, *common]
+        command += ["--json", str(file), "--seconds", f"{limit:.0f}"]
+        with open(folder / f"{step.name}.log", "w") as log:
+            child = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=subprocess.STDOUT, start_new_session=True)
+            try:
+                ended = f"exit status {child.wait(limit)}"
+            except subprocess.TimeoutExpired:
+                os.killpg(child.pid, signal.SIGKILL)
+                ended = f"stopped at its limit, exit status {child.wait()}"
+        failed |= child.returncode != 0
+        found = json.loads(file.read_text()) if file.exists() else {}
+        found["step"] = {"ended": ended, "seconds": time.perf_counter() - begun, "limit": limit}
+        keep(found, file)
+        print(f"{step.name}: {ended} after {found['step']['seconds']:.0f} of {limit:.0f} s", flush=True)
+        print((folder / f"{step.name}.log").read_text()[-2500:], flush=True)
+    return int(failed)
 
 
 def machine(device: str) -> dict[str, Any]:
@@ -360,41 +569,69 @@ def told(row: dict[str, Any]) -> str:
 
 def tests() -> int:
     """Those that need a GPU. Returns pytest's exit status."""
-    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", "tests/engine"]
+    files = [str(file) for file in sorted((ROOT / "tests").rglob("test_*.py")) if "mark.gpu" in file.read_text()]
+    command = [sys.executable, "-m", "pytest", "-q", "-m", "gpu", "-p", "no:cacheprovider", *files]
     return subprocess.run(command, cwd=ROOT, check=False).returncode
+
+
+def possible(part: str) -> bool:
+    """Whether what a part needs is here."""
+    return bool(find_spec("ray")) if part in ("ray", "trials") else part != "reproduction" or bool(GIVEN.photographs)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; none: all")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--only", nargs="+", default=[], metavar="METHOD", help="those of the part methods")
+    parser.add_argument("--only", nargs="+", metavar="METHOD", help="those of the part methods")
     parser.add_argument("--quick", action="store_true", help="few repeats of small work")
     parser.add_argument("--check", action="store_true", help="all parts and the tests that need a GPU")
+    parser.add_argument("--photographs", type=Path, metavar="FOLDER", help="with CIFAR-10 as parquet files")
+    parser.add_argument("--visit", type=Path, metavar="DIR", help="all steps of a visit, with their results in DIR")
+    parser.add_argument("--seconds", type=float, help="of the visit, or of the part reproduction (570)")
     parser.add_argument("--json", type=Path, help="also write all numbers to this file")
-    given = parser.parse_args(argv)
+    given = parser.parse_args(argv, GIVEN)
     unknown = [part for part in given.parts if part not in PARTS]
     if unknown:
         parser.error(f"no part {unknown[0]}: one of {', '.join(PARTS)}")
     if given.device == "cuda" and not torch.cuda.is_available():
         parser.error("no GPU is here: --device cpu --quick shows what would be measured")
-    ONLY[:] = given.only
+    if "reproduction" in given.parts and not given.photographs:
+        parser.error("reproduction: needs --photographs FOLDER")
+    for name in ("photographs", "visit", "json"):
+        setattr(given, name, getattr(given, name) and getattr(given, name).absolute())
     os.chdir(ROOT)
+    if given.visit:
+        pictures = ["--photographs", str(given.photographs)] if given.photographs else []
+        return visit(given.visit, ["--device", given.device, *["--quick"] * given.quick, *pictures])
     torch.set_num_threads(1)
-    status = tests() if given.check else 0
     found: dict[str, Any] = {"machine": machine(given.device)}
     print(", ".join(f"{key} {value}" for key, value in found["machine"].items()), flush=True)
-    for part in given.parts or [part for part in PARTS if part != "ray" or find_spec("ray")]:
+    status = tests() if given.check else 0
+    if given.check:
+        found["tests"] = [{"what": "pytest", "exit status": status}]
+        keep(found, given.json)
+    for part in given.parts or filter(possible, PARTS):
         begun = time.perf_counter()
-        print(f"{part}{': ' if MEANS[part] else ''}{MEANS[part]}", flush=True)
+        print(": ".join(filter(None, (part, MEANS.get(part)))), flush=True)
         rows = found[part] = []
-        for row in PARTS[part](given.device, given.quick):
-            rows.append(row)
-            print(told(row), flush=True)
-            if given.json:
-                given.json.write_text(json.dumps(found, indent=1))
+        try:
+            for row in PARTS[part](given.device, given.quick):
+                rows.append(row)
+                print(told(row), flush=True)
+                keep(found, given.json)
+        except Exception as error:
+            status = 1
+            rows.append({"what": "failed", "why": f"{type(error).__name__}: {error}"})
+            traceback.print_exc()
+        keep(found, given.json)
         print(f"  ({time.perf_counter() - begun:.0f} s)", flush=True)
     return status
+
+
+def keep(found: dict[str, Any], file: Path | None) -> None:
+    if file:
+        write_atomically(file, json.dumps(found, indent=1))
 
 
 if __name__ == "__main__":

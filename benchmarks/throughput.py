@@ -50,6 +50,10 @@ WORKLOADS = {
 }
 
 
+MANY = 10_000
+"""Rounds of a run that nobody ends; before the first one it draws the clients of all."""
+
+
 def random_images(images: int = 100, shape: Any = (3, 32, 32)) -> tuple[Any, Any]:
     """Random pixels as a train and a test part of items (image, label)."""
     import numpy as np
@@ -127,9 +131,9 @@ def asked(workload: Workload, train: dict[str, Any], resources: dict[str, Any]) 
         partition={"name": "iid", "clients": workload.clients},
         model={"name": workload.model, **({"hidden": workload.hidden} if workload.hidden else {})},
         train={"batch_size": workload.batch, "epochs": workload.epochs, **train},
-        rounds=10**6,
+        rounds=MANY,
         participation=workload.share if workload.share > 1 else 1.0,
-        evaluate={"every": 10**6},
+        evaluate={"every": MANY},
         checkpoint={"every": 0},
         resources=resources,
     )
