@@ -210,6 +210,8 @@ class CompiledGroup(Group):
         try:
             return Compiled.compiler(self._step_rows, copies)
         except Exception as error:
+            # Is not tried again, which takes seconds, for every client in every round.
+            self._refusals[self.kind] = f"its step cannot be compiled: {first_line(error)}"
             raise UnsupportedFitError(f"its step cannot be compiled: {first_line(error)}") from error
 
     def _step_rows(self, *tensors: Tensor) -> list[Tensor]:

@@ -114,7 +114,7 @@ class GraphGroup(Group):
                 try:
                     self._steps[key] = self._capture_step(cursor.row, cursor.look(size))
                 except UnsupportedFitError as error:
-                    self._refusals[self.kind.step_key] = str(error)  # is not tried again in every round
+                    self._refusals[self.kind] = str(error)  # is not tried again in every round
                     raise
             if key in self._steps:
                 self._steps[key].empty()

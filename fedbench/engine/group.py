@@ -43,7 +43,7 @@ class StepTensors:
 class Group(ABC):
     """Fits of one kind, each in its row.
 
-    like: one of them; refusals: why steps cannot be taken, by kind; None: they can. stacked: whether a step is of all
+    like: one of them; refusals: why steps cannot be taken, by `step_key` and by kind; None: they can. stacked: whether a step is of all
     rows.
     """
 
@@ -100,8 +100,10 @@ class Group(ABC):
                 self._refusals[key] = None
             except UnsupportedFitError as error:
                 self._refusals[key] = str(error)
-        if (refusal := self._refusals[key]) is not None:
-            raise UnsupportedFitError(refusal)  # a new one each time, since an error keeps the frames it went through
+        # The kind itself is refused where its step could not be compiled or captured. A new error each time, since one
+        # keeps the frames that it went through.
+        if (refusal := self._refusals[key] or self._refusals.get(self.kind)) is not None:
+            raise UnsupportedFitError(refusal)
 
     def _load(self, cursors: Sequence[Cursor]) -> None:
         rows, fits = [cursor.row for cursor in cursors], [cursor.request.fit for cursor in cursors]

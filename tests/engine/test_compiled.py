@@ -271,6 +271,24 @@ def test_fits_of_different_kinds_are_sorted_apart(net, blobs):
         torch.testing.assert_close(a.params, b.params, rtol=0, atol=1e-6)
 
 
+def test_a_step_that_the_compiler_cannot_compile_is_tried_once_and_is_the_loops(net, blobs, monkeypatch):
+    tried = list[int]()
+
+    def fails(function: Any, example: Sequence[Tensor]) -> Any:
+        tried.append(len(example))
+        raise KeyError("buf17")
+
+    monkeypatch.setattr(Compiled, "compiler", staticmethod(fails))
+    loop, compiled = learner_of(net, "loop"), learner_of(net, "compiled", 3)
+    for _ in range(2):
+        asked = [fits("plain", own, blobs)[:3] for own in (loop, compiled)]
+        for a, b in zip(trained(loop, asked[0])[0], trained(compiled, asked[1])[0], strict=True):
+            assert_same(a, b)
+    assert len(tried) == 1
+    (remark,) = compiled.row_engine.remarks
+    assert remark.endswith("its step cannot be compiled: KeyError: 'buf17'")
+
+
 def test_what_the_module_logs_is_each_clients_own(net, blobs):
     def step(self: Any, batch: Any) -> Tensor:
         loss = F.cross_entropy(self(batch[0]), batch[1])
