@@ -43,8 +43,8 @@ class StepTensors:
 class Group(ABC):
     """Fits of one kind, each in its row.
 
-    like: one of them; refusals: why steps cannot be taken, by `step_key` and by kind; None: they can. stacked: whether a step is of all
-    rows.
+    like: one of them; refusals: why steps cannot be taken, by `step_key` and by kind; None: they can. stacked: whether
+    a step is of all rows.
     """
 
     stacked: ClassVar[bool]
