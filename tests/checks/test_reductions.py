@@ -36,7 +36,27 @@ def test_a_case_holds_or_says_where_it_does_not():
         refuse_difference(runs, "fedprox:mu=0.5", {"method.mu": 0.5})
 
 
+def test_a_case_may_hold_of_the_global_model_or_of_one_point_alone():
+    """Of fedrod without a balanced loss the global model is fedavg's, and the personal ones are not."""
+    keys = {"method.gamma": 0, "method.personal_training": "after"}
+    with MethodRuns("fedrod") as runs:
+        refuse_difference(runs, "fedavg", {**keys, "point": "global"})
+        with pytest.raises(CheckFailure, match=r"the first other number is the .* \(after_fit\)"):
+            refuse_difference(runs, "fedavg", keys)
+        with pytest.raises(CheckFailure, match=r"point = global it is not fedavg: .* \(after_agg\)"):
+            refuse_difference(runs, "fedavg", {**keys, "method.gamma": 1, "point": "global"})
+        with pytest.raises(ConfigError, match=r"FedRoD.REDUCES_TO: point = 'last' must be one of global, after_fit"):
+            refuse_difference(runs, "fedavg", {**keys, "point": "last"})
+    with MethodRuns("fedphp") as runs:
+        keys = {"method.lam": 0, "method.mu": 0}
+        refuse_difference(runs, "fedavg", {**keys, "point": "after_fit"})
+        with pytest.raises(CheckFailure, match=r"\(after_agg\)"):
+            refuse_difference(runs, "fedavg", {**keys, "point": "after_agg"})
+
+
 def test_without_cases_there_is_nothing_to_ask():
-    with MethodRuns("fedavg") as runs, pytest.raises(DoesNotApply, match="declare some"):
+    with MethodRuns(Inherits) as runs, pytest.raises(DoesNotApply, match="declare some"):
+        degenerate_cases_hold(runs)
+    with MethodRuns("fedkd") as runs, pytest.raises(DoesNotApply, match="says that there are none"):
         degenerate_cases_hold(runs)
     assert words({}) == "its defaults"
