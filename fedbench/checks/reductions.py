@@ -25,9 +25,21 @@ def degenerate_cases_hold(method: MethodRuns) -> str:
         raise DoesNotApply("its class says that there are none")
     if not cases:
         raise DoesNotApply('declare some: REDUCES_TO = {"fedavg": {"method.mu": 0}}')
-    for other, keys in cases:
+    held = [(other, keys) for other, keys in cases if _can_be_asked(method, other, keys)]
+    if not held:
+        raise DoesNotApply("none of its cases runs on this model and these data")
+    return ", ".join(f"{words(keys)} is {other}" for other, keys in held)
+
+
+def _can_be_asked(method: MethodRuns, other: str, keys: Keys) -> bool:
+    """Whether a case runs on a model and data that are given; then it holds, or CheckFailure is raised."""
+    try:
         refuse_difference(method, other, keys)
-    return ", ".join(f"{words(keys)} is {other}" for other, keys in cases)
+    except ConfigError:
+        if not method.given:
+            raise
+        return False  # it names layers of another model, or takes one that does not fit the data
+    return True
 
 
 def cases_of(kind: type[Method]) -> Iterator[tuple[str, Keys]]:

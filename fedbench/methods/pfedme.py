@@ -43,7 +43,13 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
         2020,
     )
     REDUCES_TO: ClassVar[dict[str, Any]] = {
-        "local": {"rounds": 1, "method.lam": 0, "method.inner_steps": 1, "method.personal_lr": 0.005}
+        "local": {
+            "rounds": 1,
+            "method.lam": 0,
+            "method.inner_steps": 1,
+            "method.personal_lr": 0.005,
+            "train.optimizer": "sgd",
+        }
     }
 
     class Options(Method.UniformOptions):
