@@ -1,5 +1,6 @@
 """What data promise: they are read as they are meant, no sample is on two sides, and nothing gives the target away."""
 
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -20,6 +21,10 @@ MOST_ROWS = 5000
 """Rows in which nearly equal samples and telling columns are looked for, drawn by a fixed stream."""
 MANY = 0.01
 """Share of the test samples that may also be in the training part, under another name."""
+REPEATED, BY_MOST = 5, 0.9
+"""A column has few values where so many rows share each of them, in at least this share of the rows."""
+DEVIATIONS = 3
+"""Standard deviations by which more test samples may equal a training sample than chance makes."""
 NEAR = 1e-3
 """Difference of two samples that are nearly equal, relative to the spread of the numbers."""
 TELLS = 0.995
@@ -64,6 +69,14 @@ class ReadData:
         train = np.unique(np.concatenate([own.train for own in clients]))
         return train, np.unique(np.concatenate([own.test for own in clients]))
 
+    @cached_property
+    def raw_columns(self) -> list[np.ndarray]:
+        """The places in a row of each column that was read: several of a category, one of other numbers."""
+        table, width = self.dataset.table, self.rows.shape[1]
+        if any(column.kind == "list" for column in table) or sum(len(column.features) for column in table) != width:
+            return [*np.arange(width)[:, None]]
+        return np.split(np.arange(width), np.cumsum([len(column.features) for column in table])[:-1])
+
     @property
     def columns(self) -> tuple[str, ...]:
         """Names of the numbers of a row."""
@@ -96,23 +109,62 @@ def numbers_are_finite(data: ReadData) -> str:
 
 
 def sides_are_disjoint(data: ReadData) -> str:
-    """No test sample equals a training sample, or nearly."""
+    """No test sample equals a training sample, or nearly, but for those that chance makes equal."""
     train, test = data.sides()
     if not len(train) or not len(test):
         raise DoesNotApply("there is one part")
-    known = {row.tobytes() for row in data.rows[train]}
-    equal = [row for row in test if data.rows[row].tobytes() in known]
-    if len(equal) > max(1, MANY * len(test)):
+    equal = test[_are_among(data.rows[test], data.rows[train])]
+    many, note = len(equal) > max(1, MANY * len(test)), ""
+    chance = _share_by_chance(data, train, test) if many else 0.0
+    if many and len(equal) / len(test) > chance + DEVIATIONS * _deviation(chance, len(train), len(test)):
+        where = f", and chance makes about {chance:.0%} equal" if chance else ""
         raise CheckFailure(
-            f"{plural(len(equal), 'test sample')} of {len(test)} equal a training sample (row {equal[0]}): remove "
-            "copies, or keep those that belong together on one side with partition.test_by"
+            f"{plural(len(equal), 'test sample')} of {len(test)} equal a training sample (row {equal[0]}){where}: "
+            "remove copies, or keep those that belong together on one side with partition.test_by"
         )
+    if many:
+        note = f", as chance makes them where columns have few values: {chance:.0%} of training samples equal another"
     if near := _near_copies(data, train, test):
         raise CheckFailure(
             f"{plural(near, 'test sample')} nearly equal a training sample: they may show the same thing twice: keep "
             "what belongs together on one side with partition.test_by"
         )
-    return f"{len(equal)} of {len(test)} test samples equal a training sample"
+    return f"{len(equal)} of {len(test)} test samples equal a training sample{note}"
+
+
+def _are_among(rows: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Which rows equal one of the others, bool [rows]."""
+    known = {row.tobytes() for row in others}
+    return np.array([row.tobytes() in known for row in rows], bool)
+
+
+def _share_by_chance(data: ReadData, train: np.ndarray, test: np.ndarray) -> float:
+    """The share of test samples that equal a training sample where all are drawn alike: as many as in training.
+
+    It is 0 unless all columns have few values, and so few columns that each by itself, dealt anew to the rows, makes
+    many rows equal: other rows that are equal are copies.
+    """
+    rows = data.rows[np.concatenate([train, test])]
+    if data.dataset.kind != "feature" or not all(_has_few_values(rows[:, places]) for places in data.raw_columns):
+        return 0.0
+    draw, dealt = np.random.default_rng(0), rows.copy()
+    for places in data.raw_columns:
+        dealt[:, places] = rows[draw.permutation(len(rows))][:, places]
+    if _are_among(dealt[len(train) :], dealt[: len(train)]).mean() <= MANY:
+        return 0.0
+    counts = Counter(row.tobytes() for row in rows[: len(train)])
+    return sum(count for count in counts.values() if count > 1) / len(train)
+
+
+def _has_few_values(column: np.ndarray) -> bool:
+    """Whether most rows hold a value that several others hold too. column: [rows, places]."""
+    counts = Counter(cell.tobytes() for cell in column)
+    return sum(count for count in counts.values() if count >= REPEATED) >= BY_MOST * len(column)
+
+
+def _deviation(share: float, train: int, test: int) -> float:
+    """Of the difference of a share in the test part from that in training, drawn alike."""
+    return float(np.sqrt(share * (1 - share) * (1 / train + 1 / test)))
 
 
 def _near_copies(data: ReadData, train: np.ndarray, test: np.ndarray) -> int:

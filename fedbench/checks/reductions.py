@@ -14,16 +14,32 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 
 POINTS = ("after_fit", "after_agg")
+POINT = "point"
+"""The key of a case that holds at one point alone: one of POINTS, or the global model, which is then the other's."""
 
 
 def degenerate_cases_hold(method: MethodRuns) -> str:
     method.undisturbed("plain")
     cases = list(cases_of(method.kind))
+    if not cases and "REDUCES_TO" in vars(method.kind):
+        raise DoesNotApply("its class says that there are none")
     if not cases:
         raise DoesNotApply('declare some: REDUCES_TO = {"fedavg": {"method.mu": 0}}')
-    for other, keys in cases:
+    held = [(other, keys) for other, keys in cases if _can_be_asked(method, other, keys)]
+    if not held:
+        raise DoesNotApply("none of its cases runs on this model and these data")
+    return ", ".join(f"{words(keys)} is {other}" for other, keys in held)
+
+
+def _can_be_asked(method: MethodRuns, other: str, keys: Keys) -> bool:
+    """Whether a case runs on a model and data that are given; then it holds, or CheckFailure is raised."""
+    try:
         refuse_difference(method, other, keys)
-    return ", ".join(f"{words(keys)} is {other}" for other, keys in cases)
+    except ConfigError:
+        if not method.given:
+            raise
+        return False  # it names layers of another model, or takes one that does not fit the data
+    return True
 
 
 def cases_of(kind: type[Method]) -> Iterator[tuple[str, Keys]]:
@@ -42,11 +58,16 @@ def cases_of(kind: type[Method]) -> Iterator[tuple[str, Keys]]:
 def refuse_difference(method: MethodRuns, other: str, keys: Keys) -> None:
     """Raises CheckFailure if a degenerate case has other scores than the method that it is.
 
-    Keys of the method hold for the method alone, all others for both.
+    Keys of the method hold for the method alone, all others for both, but POINT. Raises ConfigError for another point.
     """
+    point = keys.get(POINT)
+    if point not in (None, "global", *POINTS):
+        raise ConfigError(
+            f"{method.kind.__name__}.REDUCES_TO: {POINT} = {point!r} must be one of global, {', '.join(POINTS)}"
+        )
     own = {key: value for key, value in keys.items() if key.startswith("method.")}
     train = {f"train.{key}": value for key, value in method.kind.train_defaults.items()}
-    both = nest({**train, **{key: value for key, value in keys.items() if key not in own}})
+    both = nest({**train, **{key: value for key, value in keys.items() if key not in own and key != POINT}})
     options = {key.removeprefix("method."): value for key, value in own.items()}
     name, _, variant = other.partition(":")
     pairs = [word.partition("=") for word in variant.split(",") if word]
@@ -54,17 +75,18 @@ def refuse_difference(method: MethodRuns, other: str, keys: Keys) -> None:
     mine = {**method.options, **options}
     with MethodRuns(method.name, mine, method.given) as one, MethodRuns(name, theirs, method.given) as two:
         shared = one.config("tiny").model_dump(include={"public"}) if "public" in one.kind.needs else {}
-        records = [runs.play(runs.config("tiny", **both, **shared)) for runs in (one, two)]
-    if place := first_other_score(*records):
+        ours, others = (runs.play(runs.config("tiny", **both, **shared)) for runs in (one, two))
+    if place := first_other_score(ours, others, point):
         raise CheckFailure(
             f"with {words(keys)} it is not {other}: the first other number is {place}; correct the method, or what "
             "REDUCES_TO says"
         )
 
 
-def first_other_score(one: Record, other: Record) -> str:
-    """The first score in which two runs differ, in words, or an empty string."""
-    frames = [_scores(record) for record in (one, other)]
+def first_other_score(one: Record, other: Record, point: str | None = None) -> str:
+    """The first score in which two runs differ, in words, or an empty string. point: see POINT."""
+    frames = [_scores(one, [point] if point else POINTS), _scores(other, POINTS)]
+    frames[0] = frames[0].replace({"point": {"global": "after_agg"}})
     both = frames[0].merge(frames[1], on=["round", "client", "point", "split", "metric"], suffixes=("", "_other"))
     if both.empty:
         return "of a score that only one has"
@@ -78,9 +100,9 @@ def first_other_score(one: Record, other: Record) -> str:
     )
 
 
-def _scores(record: Record) -> pd.DataFrame:
+def _scores(record: Record, points: Sequence[str]) -> pd.DataFrame:
     frame = pd.read_parquet(io.BytesIO(record["clients.parquet"]))
-    return frame[frame["point"].isin(POINTS)].sort_values(["round", "client"], kind="stable")
+    return frame[frame["point"].isin(points)].sort_values(["round", "client"], kind="stable")
 
 
 def words(keys: Mapping[str, Any]) -> str:

@@ -12,7 +12,8 @@ from fedbench.errors import ConfigError
 USAGE = """usage: fedbench export RUN --client N [--point POINT] [--seed S] [--format FORMAT] [--out DIR]
 
 Writes a model that a run kept with --save-models into a folder of its own, with model.json (shape, normalisation,
-names of the classes) and predict.py, which prints predictions for a file of samples.
+names of the classes, columns of a table) and predict.py, which prints predictions for a file of samples, or for a CSV
+of the table's raw rows.
 
   --client N       the client's number, or global
   --point POINT    after_agg (default), the model after the last round, or after_fit, after the client's last training
@@ -22,7 +23,7 @@ names of the classes) and predict.py, which prints predictions for a file of sam
                    onnx: a program for ONNX runtimes (pip install 'fedbench-pfl[onnx]' to write it)
   --out DIR        default: RUN/exported/NAME
 
-Programs take samples as they lie in the data set: the normalisation is inside."""
+Programs take samples as they lie in the data set: the normalisation is inside, and what fills missing numbers."""
 FLAGS = (
     Flag("client", "client", "N"),
     Flag("point", "point", "POINT", choices=POINTS),

@@ -24,13 +24,14 @@ from fedbench.checksums import CHANGED, changes, is_changed, others_in
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
 from fedbench.data.normalisation import Channels
+from fedbench.data.raw_columns import RawColumn, feature_names
 from fedbench.errors import ConfigError
 from fedbench.tasks.targets import Targets
 
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 12
+VERSION = 13
 """Increased when the same source would be decoded differently."""
 EQUAL = "equal"
 """The array of the samples that equal another, where there are any (`Copies.equal_rows`)."""
@@ -39,7 +40,7 @@ BESIDE = ("groups", "order")
 META = "meta.json"
 FIELDS = (
     *("name", "kind", "task", "classes", "scores", "class_names", "class_labels", "domain_names", "train_rows"),
-    *("val_rows", "extent", "columns", "void", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
+    *("val_rows", "extent", "table", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
     "file_count",
 )
 """What meta.json says of a data set, by the names of its fields."""
@@ -68,13 +69,12 @@ class Content:
     blocks: the training samples, then the test samples, each read once. kind: image, feature, token or fields (samples
     of several arrays, which are not normalised); by default bytes are images, other integers tokens and floats
     features. fields: the structure of batches that are not (samples, targets). categories: whether columns of rows may
-    hold category codes. columns: the names of these columns, if they have any; numbers: of those that hold none.
+    hold category codes. table: the columns of rows that a table had; numbers: the names of those that hold none.
     targets: converts the targets of all rows; by default they are class numbers, of `classes` named `class_names`.
     domains: the numbers and names of the blocks' domains; by default they are numbers, of `domain_names`. mean, std:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
     source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
-    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets. void:
-    columns of rows in which values are missing, NaN.
+    are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets.
     """
 
     train: int
@@ -89,7 +89,7 @@ class Content:
     kind: str | None = None
     val: int = 0
     categories: bool = False
-    columns: tuple[str, ...] = ()
+    table: tuple[RawColumn, ...] = ()
     numbers: tuple[str, ...] = ()
     targets: Callable[[np.ndarray], Targets] | None = None
     domains: Callable[[np.ndarray], tuple[np.ndarray, tuple[str, ...]]] | None = None
@@ -100,7 +100,11 @@ class Content:
     extent: int = 0
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
     channels: Channels | None = "first"
-    void: tuple[int, ...] = ()
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the numbers of rows, if they have any."""
+        return feature_names(self.table)
 
     def read_targets(self, values: np.ndarray) -> Targets:
         """The targets of all rows, by default class numbers."""
@@ -200,6 +204,7 @@ def read_prepared(folder: Path) -> dict[str, Any]:
                 raise ValueError(f"{len(samples)} samples, {len(values)} {name}")
         known: dict[str, Any] = {key: tuple(value) if isinstance(value := meta[key], list) else value for key in FIELDS}
         known["decisions"] = tuple(map(Decision.from_json, known["decisions"]))
+        known["table"] = tuple(map(RawColumn.from_json, known["table"]))
         known["fields"] = Fields.from_json(known["fields"])
         known[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")
     except (OSError, ValueError, KeyError, TypeError) as error:

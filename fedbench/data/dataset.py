@@ -14,6 +14,7 @@ from fedbench.data.cache import OnProgress
 from fedbench.data.decoding import prepare
 from fedbench.data.description import Decision
 from fedbench.data.fields import Fields
+from fedbench.data.raw_columns import RawColumn, feature_names, void_places
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.errors import ConfigError
 
@@ -38,9 +39,8 @@ class Dataset:
     class number. scores: a network's scores for each position, 0 if they are the classes or the numbers of a target.
     decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
-    one copy. columns: the names of the columns of rows, if they have any. void: the numbers of columns in which values
-    are missing, NaN, which `imputation.py` fills. equal: the rows that equal another, and the first row that each
-    equals, int64 [k, 2], or None. file_count: the number of files read.
+    one copy. table: the columns of a table, of which rows are made. equal: the rows that equal another, and the first
+    row that each equals, int64 [k, 2], or None. file_count: the number of files read.
     """
 
     name: str
@@ -64,12 +64,11 @@ class Dataset:
     scores: int = 0
     groups: np.ndarray | None = None
     order: np.ndarray | None = None
-    columns: tuple[str, ...] = ()
+    table: tuple[RawColumn, ...] = ()
     file_count: int = 0
     extent: int = 0
     decisions: tuple[Decision, ...] = ()
     channels: str = "first"
-    void: tuple[int, ...] = ()
     equal: np.ndarray | None = None
 
     @classmethod
@@ -124,6 +123,16 @@ class Dataset:
     def shape(self) -> tuple[int, ...]:
         """The shape of a sample; for images (channels, height, width)."""
         return self.samples.shape[1:]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the numbers of rows, if they have any."""
+        return feature_names(self.table)
+
+    @property
+    def void(self) -> tuple[int, ...]:
+        """The places in rows of numbers that may be missing, NaN, which `imputation.py` fills."""
+        return void_places(self.table)
 
     @property
     def is_known(self) -> bool:

@@ -11,8 +11,7 @@ def medians_of(dataset: Dataset, partition: Partition) -> np.ndarray | None:
     """The value of every column for each owner of samples, float32 [owners, columns]; None if no value is missing.
 
     Owners are the clients, the newcomers after them, and the public set as the last one. The value is the median of the
-    client's training samples, or of the public ones; the mean of the constants, so 0 after standardisation, where all
-    of these are missing.
+    client's training samples, or of the public ones; that of `means_of` where all of these are missing.
     """
     if not dataset.void:
         return None
@@ -22,6 +21,11 @@ def medians_of(dataset: Dataset, partition: Partition) -> np.ndarray | None:
     sizes = np.concatenate([*(sizes for _, sizes in parts), [len(public)]])
     void, owners = [*dataset.void], np.repeat(np.arange(len(sizes)), sizes)
     medians = pd.DataFrame(dataset.samples[rows][:, void]).groupby(owners).median().reindex(range(len(sizes)))
-    fills = np.tile(np.array(dataset.mean, np.float32), (len(sizes), 1))
+    fills = np.tile(means_of(dataset), (len(sizes), 1))
     fills[:, void] = np.where(medians.isna(), fills[:, void], medians)
     return fills
+
+
+def means_of(dataset: Dataset) -> np.ndarray:
+    """What stands for a missing value where no sample has one: the mean of the constants, 0 after standardisation."""
+    return np.array(dataset.mean, np.float32)

@@ -128,7 +128,8 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     REDUCES_TO: ClassVar[dict[str, Any]] = {}
     """Degenerate cases: other methods, with the keys with which this one has the same bits: `{"fedavg": {"method.mu":
-    0}}`. Several cases of one method are a list. Read of the class itself, not of its bases (`fedbench check`)."""
+    0}}`. Several cases of one method are a list. The key `point` limits a case to after_fit, to after_agg, or to the
+    global model (`global`). Read of the class itself, not of its bases (`fedbench check`)."""
     train_defaults: ClassVar[dict[str, Any]] = {}
     """The method's defaults of `train.*` keys (resolve)."""
     needs: ClassVar[frozenset[str]] = frozenset()

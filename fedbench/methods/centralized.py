@@ -21,6 +21,9 @@ class Centralized(Method["Centralized.Options"]):
     """SGD on the union of the data; ignores participation."""
 
     about = About("one model on all clients' data pooled", "baseline")
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": {"partition.clients": 1, "model": "mlp", "train.batch_size": "full", "train.shuffle": False}
+    }
 
     class Options(Method.Options):
         weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is averaged

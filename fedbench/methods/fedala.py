@@ -15,7 +15,7 @@ Where we decide:
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from pydantic import Field
@@ -48,6 +48,7 @@ class FedALA(Method["FedALA.Options", "FedALA.State"]):
         "Zhang et al., AAAI",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"partition.clients": 1}}
 
     class Options(Method.Options):
         num_layers: int = Field(1, ge=1, description="top layers whose parameters are weighted, p in sec. 4")

@@ -5,6 +5,8 @@ the round; integer counters are not averaged, the largest is taken. Much public 
 averages counters into floats.
 """
 
+from typing import Any, ClassVar
+
 from fedbench.methods.base import About, Method
 
 
@@ -12,3 +14,4 @@ class FedAvg(Method):
     """The weighted mean of the participants' models (Algorithm 1)."""
 
     about = About("the weighted mean of the models", "global", "McMahan et al., AISTATS", 2017)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"partition.clients": 1}}

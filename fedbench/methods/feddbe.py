@@ -17,7 +17,7 @@ Where we decide:
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -44,6 +44,7 @@ class FedDBE(ExtraPass["FedDBE.Options", PrivateState, "FedDBE.Server"]):
     """A private vector takes up what is peculiar to a client's features, and the rest is drawn to a common mean."""
 
     about = About("a private vector, features drawn to a common mean", "domain bias", "Zhang et al., NeurIPS", 2023)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.kappa": 0, "method.bias_lr": 0}}
 
     class Options(Method.Options):
         kappa: float = Field(50.0, ge=0, description="weight of the regulariser of mean features; 0: none")

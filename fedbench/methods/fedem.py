@@ -55,6 +55,7 @@ class FedEM(Method["FedEM.Options", "FedEM.State", "FedEM.Server"]):
     """Every client has its own mixture of several shared models."""
 
     about = About("own mixtures of several shared models", "clustering", "Marfoq et al., NeurIPS", 2021)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedavg": {"method.components": 1}}
     traces = (MIXTURE,)
 
     class Options(Method.Options):

@@ -23,7 +23,7 @@ Where we decide:
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -60,6 +60,7 @@ class FedKD(Method["FedKD.Options", PrivateState, "FedKD.Server"]):
         "Wu et al., Nature Communications",
         2022,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {}  # none: each model always learns from the other, and no option ends it
     needs = frozenset({"head", "classes"})
     after_fit = "after_agg"
 

@@ -19,7 +19,7 @@ Where we decide:
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import torch
@@ -53,6 +53,14 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         "Xu et al., ICLR",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedrep:weighting=samples,head_lr=0.1,head_epochs=1,body_epochs=5": {
+            "method.lam": 0,
+            "method.classifier": "local",
+            "model": "mlp",
+            "train.weight_decay": 0,
+        }
+    }
     traces = (weight_trace("head_weight"), COLLABORATORS)
     needs = frozenset({"head", "classes", "epochs"})
     also_sends = "statistics of their features, and their head"

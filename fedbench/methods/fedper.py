@@ -4,7 +4,7 @@ Private: the declared head, and the layers of `extra_private` with their running
 Body and head are trained together in every step; training them one after the other is FedRep.
 """
 
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -18,6 +18,7 @@ class FedPer(Method["FedPer.Options"]):
     """Every client keeps its own head."""
 
     about = About("the head stays private", "parameter decoupling", "Arivazhagan et al., preprint", 2019)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.extra_private": ["body"]}}
 
     class Options(Method.Options):
         extra_private: list[str] = Field([], description="dotted names of further private layers (the paper's K_P > 1)")

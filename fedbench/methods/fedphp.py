@@ -16,7 +16,7 @@ Where we decide:
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -41,6 +41,11 @@ class FedPHP(Method["FedPHP.Options", "FedPHP.State"]):
         "Li et al., ECML PKDD",
         2021,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg": [{"method.lam": 0, "point": "global"}, {"method.lam": 0, "method.mu": 0, "point": "after_fit"}],
+        "fedavg:weighting=uniform": {"method.lam": 0, "method.weighting": "uniform", "point": "global"},
+        "local": {"method.lam": 0, "method.mu": 0, "partition.clients": 1},
+    }
 
     class Options(Method.Options):
         lam: float = Field(0.1, ge=0, le=1, description="weight of the transfer, 1 - lam that of the own loss")

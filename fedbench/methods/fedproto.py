@@ -57,6 +57,9 @@ class FedProto(Method["FedProto.Options", PrivateState, "FedProto.Server"]):
     """Clients share the mean features of their classes, and no parameter."""
 
     about = About("class prototypes are shared instead of parameters", "prototypes", "Tan et al., AAAI", 2022)
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": [{"method.lam": 0, "method.predictor": "model"}, {"rounds": 1, "method.predictor": "model"}]
+    }
 
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: no model is sent

@@ -35,6 +35,14 @@ class FedRep(Method["FedRep.Options"]):
         "Collins et al., ICML",
         2021,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedbabu:ft_epochs=0,weighting=uniform": {
+            "method.head_epochs": 0,
+            "model": "mlp",
+            "train.batch_size": "full",
+            "train.shuffle": False,
+        }
+    }
 
     class Options(Method.UniformOptions):
         head_epochs: int = Field(10, ge=0, description="epochs of the head phase, Algorithm 1")

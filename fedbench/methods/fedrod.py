@@ -15,7 +15,7 @@ Where we decide:
 
 from collections.abc import Iterable
 from copy import deepcopy
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch.nn.functional as F
 from lightning import LightningModule
@@ -46,6 +46,9 @@ class FedRoD(Method["FedRoD.Options"]):
         "Chen and Chao, ICLR",
         2022,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg": {"method.gamma": 0, "method.personal_training": "after", "point": "global"}
+    }
 
     class Options(Method.Options):
         gamma: float = Field(1.0, ge=0, description="exponent of the class counts in the balanced softmax, eq. 6")

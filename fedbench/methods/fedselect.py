@@ -50,6 +50,24 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
         "Tamirisa et al., CVPR",
         2024,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg:weighting=uniform": [
+            {
+                "method.personalization_rate": 0,
+                "method.buffers": "average",
+                "model": "mlp",
+                "train.batch_size": "full",
+                "train.shuffle": False,
+            },
+            {
+                "method.personalization_limit": 0,
+                "method.buffers": "average",
+                "model": "mlp",
+                "train.batch_size": "full",
+                "train.shuffle": False,
+            },
+        ]
+    }
     traces = (mask_trace("personal_share", "private share"),)
 
     class Options(Method.Options):

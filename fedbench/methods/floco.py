@@ -22,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from pydantic import Field
@@ -55,6 +55,13 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
         "Grinwald et al., NeurIPS",
         2024,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "floco:endpoints=1,tau=none,alpha_sampling=center": {
+            "method.endpoints": 1,
+            "method.tau": None,
+            "method.personal_epochs": 0,
+        }
+    }
     traces = (MIXTURE,)
 
     class Options(Method.Options):

@@ -16,7 +16,7 @@ Where we decide:
 
 from collections.abc import Iterable
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,7 @@ class FML(Method["FML.Options"]):
         "Shen et al., preprint",
         2020,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"local": {"method.alpha": 1, "model": "mlp"}}
     needs = frozenset({"classes"})
     after_fit = "after_agg"
 

@@ -17,7 +17,7 @@ Where we decide:
 
 from collections.abc import Iterable
 from functools import cached_property, partial
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -47,6 +47,7 @@ class GPFL(Method["GPFL.Options"]):
         "Zhang et al., ICCV",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedper": {"method.cov": False, "method.guidance": "none", "method.mu": 0}}
 
     class Options(Method.Options):
         lam: float = Field(0.01, ge=0, description="weight of the magnitude term")

@@ -18,6 +18,7 @@ class Local(Method[OptionsT, PrivateState, ServerT]):
     """Every client continues its own training."""
 
     about = About("every client alone", "baseline")
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"fedper:extra_private=[body]": {}}
 
     class Options(Method.Options):
         weighting: ClassVar[Any] = None  # type: ignore[misc] # no option: nothing is averaged

@@ -41,6 +41,19 @@ class PerFedAvg(Method["PerFedAvg.Options"]):
     about = About(
         "a shared model that is good after one step of adaptation", "meta-learning", "Fallah et al., NeurIPS", 2020
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedavg": [
+            {
+                "method.alpha": 0,
+                "method.variant": variant,
+                "method.weighting": "samples",
+                "model": "mlp",
+                "train.batch_size": "full",
+                "train.shuffle": False,
+            }
+            for variant in ("fo", "hf", "exact")
+        ]
+    }
 
     class Options(Method.UniformOptions):
         variant: Literal["fo", "hf", "exact"] = Field(

@@ -58,6 +58,9 @@ class PerFedMask(Method["PerFedMask.Options", PrivateState, "PerFedMask.Server"]
         "Setayesh et al., ICLR",
         2023,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "fedbabu": [{"train.weight_decay": 0}, {"method.mask": "sequential", "train.weight_decay": 0}]
+    }
     traces = (mask_trace("trained_share", "trained share"),)
 
     class Options(Method.Options):

@@ -15,7 +15,7 @@ Where we decide:
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import torch
 from lightning import LightningModule
@@ -60,6 +60,10 @@ class PFedFDA(Method["PFedFDA.Options", "PFedFDA.State", "PFedFDA.Server"]):
         "McLaughlin and Su, NeurIPS",
         2024,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "pfedfda:beta=1": {"method.local_beta": True},
+        "pfedfda:beta=0.3": [{"method.beta": [0.3, 0.3]}, {"method.beta": 0.3, "method.single_beta": True}],
+    }
     needs = frozenset({"head", "classes"})
     also_sends = "statistics of their features"
 

@@ -46,6 +46,7 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
     about = About(
         "a network at the server generates every client's model", "hypernetwork", "Shamsian et al., ICML", 2021
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {"pfedhn:phi_update=sum": {"participation": 0.3}}
 
     class Options(Method.Options):
         buffers: ClassVar[Any] = None  # type: ignore[misc] # no option: they stay at the client

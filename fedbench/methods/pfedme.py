@@ -42,6 +42,15 @@ class PFedMe(Method["PFedMe.Options", "PFedMe.State"]):
         "T Dinh et al., NeurIPS",
         2020,
     )
+    REDUCES_TO: ClassVar[dict[str, Any]] = {
+        "local": {
+            "rounds": 1,
+            "method.lam": 0,
+            "method.inner_steps": 1,
+            "method.personal_lr": 0.005,
+            "train.optimizer": "sgd",
+        }
+    }
 
     class Options(Method.UniformOptions):
         lam: float = Field(15.0, ge=0, description="weight of the distance between theta and w, eq. 2")

@@ -61,7 +61,7 @@ class Driver:
         self.costs, self.homes = ClientCosts(self.context.sizes), Homes(hosts.count)
         self.record, self.uses_rounds = RoundRecord(), False
         self.scores = RunScores(self.method, self.calendar, recorder)
-        self.keeping = Keeping(parts, self.server_half, self.calendar, recorder.folder)
+        self.keeping = Keeping(parts, setup.partition, self.server_half, self.calendar, recorder.folder)
         self.observers = build_observers(parts, setup, self.calendar, self.keeping, recorder, on_event)
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]

@@ -4,12 +4,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_leaves
 
 from fedbench.config.tuning import POINTS
 from fedbench.data.dataset import Dataset
+from fedbench.data.imputation import means_of, medians_of
+from fedbench.data.partitions import partition
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import outputs_of
@@ -19,16 +22,17 @@ from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
 from fedbench.runtime.kept import predict_script
 from fedbench.runtime.kept.model_folder import (
-    IMPUTED,
     NESTED,
     SCRIPT,
     about_model,
     is_nested,
+    raw_columns,
     sample_call_form,
     write_adapters,
     write_beside,
 )
 from fedbench.runtime.kept.paths import GLOBAL, client_folder
+from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.load import kept_learner
 
 FORMATS = {"safetensors": "model.safetensors", "onnx": "model.onnx", "torch.export": "model.pt2"}
@@ -71,17 +75,19 @@ def export(
     folder = Path(folder)
     _check(format, point)
     run, learner = kept_learner(folder, client, seed, point)
-    if run.dataset.void and format != "safetensors":
-        raise ConfigError(f"--format {format}: of the data, {IMPUTED}; --format safetensors writes the weights")
     seed = run.config.seeds[0] if seed is None else seed
+    fills = _fills(run, client, seed)
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
     target = Path(out) if out else folder / "exported" / f"seed-{seed}-{name}-{point}-{format}"
     target.mkdir(parents=True, exist_ok=True)
     about, file = about_model(run, learner), target / FORMATS[format]
+    if fills is not None:
+        about["columns"] = raw_columns(run.dataset, fills)
     if format == "safetensors":
         missing, found = about.get("no_script", ""), _write_weights(file, learner)
     else:
-        missing, found = NESTED if is_nested(run.dataset.fields) else "", _write_program(file, run.dataset, learner)
+        missing = NESTED if is_nested(run.dataset.fields) else ""
+        found = _write_program(file, run.dataset, learner, fills)
     (target / SCRIPT).unlink(missing_ok=True)
     write_beside(target, about, None if missing else SCRIPTS[format](about, file.name))
     return ExportedModel(file, missing, *found)
@@ -90,10 +96,13 @@ def export(
 class Program(nn.Module):
     """A learner's model as a function of raw samples: an array `[n, ...]`, or a dict or tuple of arrays.
 
-    It takes the tensors of the learner's module out of its vector, so the learner cannot be used any more.
+    It takes the tensors of the learner's module out of its vector, so the learner cannot be used any more. fills: what
+    stands for missing values, float32 [columns], if some are.
     """
 
-    def __init__(self, learner: Learner, dataset: Dataset) -> None:
+    fills: Tensor | None
+
+    def __init__(self, learner: Learner, dataset: Dataset, fills: np.ndarray | None = None) -> None:
         super().__init__()
         self.model = learner.module.eval()
         for parameter in self.model.parameters():
@@ -104,8 +113,11 @@ class Program(nn.Module):
         scale, shift = scale_and_shift(dataset, dtype=learner.dtype) or (None, None)
         self.register_buffer("scale", scale)
         self.register_buffer("shift", shift)
+        self.register_buffer("fills", None if fills is None else torch.from_numpy(fills.copy()))
 
     def forward(self, samples: Any) -> Tensor:
+        if self.fills is not None:
+            samples = torch.where(samples.isnan(), self.fills, samples)
         if self.scale is not None:
             samples = samples.to(self.scale.dtype) * self.scale + self.shift
         keywords, arguments = self.form == "keywords", self.form == "arguments"
@@ -120,10 +132,22 @@ def raw_samples(dataset: Dataset, count: int, floats: torch.dtype) -> Any:
     return samples if fields is None or fields.sample is None else fields.unpack(samples, floats)
 
 
-def _split(dataset: Dataset, count: int, dtype: torch.dtype) -> Split:
+def _fills(run: ResolvedRun, client: int | str, seed: int) -> np.ndarray | None:
+    """What stands for missing values at a client, or at one without samples; None if no value is missing."""
+    dataset = run.dataset
+    if client == GLOBAL:
+        return means_of(dataset) if dataset.void else None
+    medians = medians_of(dataset, partition(dataset, run.config, seed)) if dataset.void else None
+    return None if medians is None else medians[int(client)]
+
+
+def _split(dataset: Dataset, count: int, dtype: torch.dtype, fills: np.ndarray | None) -> Split:
     """The same samples as fedbench evaluates them."""
     samples, targets = (torch.from_numpy(part[-count:].copy()) for part in (dataset.samples, dataset.targets))
-    return Split(samples, torch.arange(count), targets, scale_and_shift(dataset, dtype=dtype), (0,), dtype=dtype)
+    factors = scale_and_shift(dataset, dtype=dtype)
+    medians = None if fills is None else torch.from_numpy(fills[None].copy())
+    owners = torch.zeros(count, dtype=torch.int64)
+    return Split(samples, torch.arange(count), targets, factors, (0,), dtype=dtype, owners=owners, medians=medians)
 
 
 def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
@@ -136,11 +160,11 @@ def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
     return None, 0
 
 
-def _write_program(file: Path, dataset: Dataset, learner: Learner) -> tuple[float, int]:
+def _write_program(file: Path, dataset: Dataset, learner: Learner, fills: np.ndarray | None) -> tuple[float, int]:
     """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
     count = min(CHECKED, len(dataset.targets))
-    expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype))
-    made = _export_program(Program(learner, dataset), raw_samples(dataset, TRACED, learner.dtype))
+    expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype, fills))
+    made = _export_program(Program(learner, dataset, fills), raw_samples(dataset, TRACED, learner.dtype))
     raw = raw_samples(dataset, count, learner.dtype)
     if file.suffix == ".onnx":
         outputs = _through_onnx(made, file, raw)

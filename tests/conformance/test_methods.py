@@ -1,5 +1,7 @@
 """Every method of the table keeps the promises of `fedbench check`, and what tables here say of single methods."""
 
+import inspect
+import re
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import replace
@@ -11,7 +13,7 @@ from fedbench.checks.methods import METHOD_CHECKS, stopped_and_resumed
 from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
-from fedbench.methods import names
+from fedbench.methods import load, names
 from fedbench.methods.client import PrivateState
 from fedbench.results.reader import Records
 from tests.runtime.rounds import MORE
@@ -50,6 +52,14 @@ def runs_of() -> Iterator[Callable[[str], MethodRuns]]:
     yield runs
     for own in known.values():
         own.close()
+
+
+@every_method
+def test_it_declares_its_degenerate_cases_or_says_why_there_are_none(method):
+    kind = load(method)
+    assert "REDUCES_TO" in vars(kind), "what a base declares is no case of this method"
+    reason = re.search(r"\bREDUCES_TO\b.* = \{\}  # none: \w+", inspect.getsource(kind))
+    assert (kind.REDUCES_TO == {}) == bool(reason)
 
 
 @every_check

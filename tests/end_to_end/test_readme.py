@@ -43,7 +43,7 @@ PAGES = [
     *sorted((ROOT / "docs").glob("*.md")),
     *sorted((ROOT / "papers" / "docs").glob("*.md")),
 ]
-FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision", "--probabilities", "--threshold"}
+FOREIGN = {"--no-wait", "--num-cpus", "--working-dir", "--precision", "--probabilities", "--threshold", "--medians"}
 """Flags of Ray, of a benchmark and of predict.py that pages name."""
 QUICK = ["--hosts", "0", "--train.epochs", "1"]
 

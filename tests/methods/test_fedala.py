@@ -101,12 +101,6 @@ def test_without_learning_it_is_fedavg():
             assert torch.allclose(one.after_fit[i].params, other.after_fit[i].params, rtol=0, atol=1e-12)
 
 
-def test_a_single_client_starts_from_its_own_model():
-    mine = run(clients=[17], train=EXACT)
-    for seen in mine.log:
-        assert torch.allclose(seen.after_agg[0].params, seen.after_fit[0].params, rtol=0, atol=1e-12)
-
-
 def test_weights_of_zero_over_all_layers_are_local_training():
     mine, alone = Simulation("fedala", blobs(SIZES), eta=0, num_layers=2), Simulation("local", blobs(SIZES))
     for simulation in (mine, alone):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fedbench.methods.messages import Upload
-from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
+from tests.methods.simulator import Mlp, Quadratic, Simulation, blobs, close, equal, targets
 
 FULL = {"batch_size": "full", "epochs": 1, "momentum": 0, "weight_decay": 0, "precision": "64-true"}
 
@@ -60,12 +60,6 @@ def test_momentum_is_dropped_between_rounds_unless_kept():
 
     assert close(last(False), [0.8448])
     assert close(last(True), [1.0408])
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_one_client_is_local_training(norm):
-    one = [Simulation(m, blobs([21]), module=Mlp(norm)).run(3) for m in ("fedavg", "local")]
-    assert_same(*one)
 
 
 def test_full_batch_steps_are_centralized_steps():

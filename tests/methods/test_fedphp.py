@@ -130,20 +130,6 @@ def test_the_share_of_the_past_never_falls_nor_passes_its_limit(count, rounds, d
     assert past_share(mu, 0, rounds, drawn, drawn + more) == 0
 
 
-@pytest.mark.parametrize("weighting", ["samples", "uniform"])
-def test_without_transfer_uploads_and_global_model_are_fedavgs(weighting):
-    draw = lambda t: [0, t % 2 + 1]  # noqa: E731
-    mine, plain = (
-        run(3, True, method, draw=draw, weighting=weighting, **more)
-        for method, more in (("fedphp", {"lam": 0}), ("fedavg", {}))
-    )
-    for one, other in zip(mine.log, plain.log, strict=True):
-        assert all(torch.equal(one.uploads[i].params, other.uploads[i].params) for i in other.uploads)
-    assert equal(
-        mine.method.global_model(mine.server, mine.initial), plain.method.global_model(plain.server, plain.initial)
-    )
-
-
 def test_without_transfer_and_past_after_fit_is_fedavgs():
     mine, plain = run(3, norm=True, lam=0, mu=0), run(3, norm=True, method="fedavg")
     assert_same(mine, plain, ["after_fit"])

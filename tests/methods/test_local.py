@@ -2,15 +2,9 @@
 
 import pytest
 
-from fedbench.methods.fedper import FedPer
 from tests.methods.simulator import Mlp, Quadratic, Simulation, assert_same, blobs, close, equal, targets
 
 STEPS = {"lr": 0.1, "momentum": 0, "weight_decay": 0, "batch_size": 1}
-
-
-class AllPrivate(FedPer):
-    def private(self, layout):
-        return layout.everything()
 
 
 def path(rounds, **train):
@@ -33,14 +27,6 @@ def test_rounds_with_a_kept_optimizer_are_one_long_run():
     split = Simulation("local", blobs([9, 12]), train={**train, "epochs": 2}).run(3)
     whole = Simulation("local", blobs([9, 12]), train={**train, "epochs": 6}).run(1)
     assert all(equal(split.log[-1].after_fit[i], whole.log[-1].after_fit[i]) for i in (0, 1))
-
-
-@pytest.mark.parametrize("norm", [False, True])
-def test_it_is_fedper_with_everything_private(norm):
-    runs = [
-        Simulation(m, blobs([17, 9]), module=Mlp(norm), draw=lambda t: [t % 2]).run(4) for m in ("local", AllPrivate)
-    ]
-    assert_same(*runs)
 
 
 @pytest.mark.parametrize("norm", [False, True])

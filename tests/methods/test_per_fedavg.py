@@ -19,7 +19,6 @@ from tests.methods.simulator import (
     Quadratic,
     Simulation,
     accuracy_of,
-    assert_same,
     blobs,
     close,
     equal,
@@ -170,14 +169,6 @@ def test_both_sides_of_the_difference_have_the_same_dropout_masks():
 def test_the_passes_for_the_hessian_leave_statistics_alone(variant):
     mine = run(rounds=1, norm=True, sizes=[24], variant=variant, train={"steps": 3})
     assert mine.log[0].uploads[0].counters.tolist() == [6]
-
-
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_without_alpha_it_is_fedavg(variant):
-    train = {"batch_size": "full", "shuffle": False, **PLAIN}
-    draw = lambda t: [0, 2] if t == 2 else [0, 1, 2]  # noqa: E731
-    mine = run(train={**train, "lr": 0.5}, alpha=0, beta=0.1, variant=variant, weighting="samples", draw=draw)
-    assert_same(mine, run("fedavg", train={**train, "lr": 0.1}, draw=draw))
 
 
 def test_without_adaptation_the_shared_model_is_evaluated():

@@ -85,20 +85,6 @@ def test_with_weights_of_zero_the_global_statistics_stay():
         assert torch.equal(fitted.params[HEAD], made.method.receive(made.client(i, 3)).params[HEAD])
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [
-        ({"local_beta": True}, {"beta": 1}),
-        ({"single_beta": True, "beta": 0.3}, {"beta": [0.3, 0.3]}),
-        ({"beta": 0.3}, {"beta": [0.3, 0.3]}),
-    ],
-)
-def test_the_same_weights_in_other_words(one, other):
-    ours, theirs = run(2, **one), run(2, **other)
-    for a, b in zip(ours.log, theirs.log, strict=True):
-        assert all(equal(a.after_agg[i], b.after_agg[i]) and equal(a.after_fit[i], b.after_fit[i]) for i in range(4))
-
-
 def test_one_client_has_the_global_statistics_to_itself():
     made = run(2, sizes=[17])
     upload = made.log[1].uploads[0]

@@ -7,6 +7,7 @@ import pandas as pd
 from pydantic import Field
 
 from fedbench.data.description import open_decision
+from fedbench.data.raw_columns import CellKind, RawColumn
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.cells import looks_like_numbers
 from fedbench.data.reading.keys import NamedParts
@@ -46,22 +47,32 @@ class Roles(NamedTuple):
 
 
 class Features(NamedTuple):
-    """The features of one column, [rows, d], and their names. category: whether they are one per text.
+    """The features of one column, [rows, d], and their names. kind: of its cells.
 
-    void: how many rows have none; the last feature tells them.
+    categories: the texts with a feature each. void: how many rows have none; the last feature tells them.
     """
 
     values: np.ndarray
     names: list[str]
-    category: bool = False
+    kind: CellKind = "number"
+    categories: tuple[str, ...] = ()
     void: int = 0
+
+    @property
+    def category(self) -> bool:
+        return self.kind == "category"
 
     def among(self, filled: np.ndarray, name: str) -> "Features":
         """The features with void rows too: NaN there, or 0 of a category. filled: bool [rows]; name: of the column."""
         values = np.full((len(filled), len(self.names) + 1), 0 if self.category else np.nan, np.float32)
         values[filled, :-1] = self.values
         values[:, -1] = ~filled
-        return Features(values, [*self.names, f"{name} missing"], self.category, int((~filled).sum()))
+        return self._replace(values=values, names=[*self.names, f"{name} missing"], void=int((~filled).sum()))
+
+    def raw(self, name: str, merged: bool) -> RawColumn:
+        """The column of this name as its author has it. merged: whether spellings of a text are one."""
+        lacks_some, merged = self.void > 0, merged and self.category
+        return RawColumn(name, self.kind, tuple(self.names), self.categories, merged, lacks_some)
 
 
 def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[str, str | None]:

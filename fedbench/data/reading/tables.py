@@ -14,6 +14,7 @@ import pandas as pd
 
 from fedbench.data.cache import Block, Content
 from fedbench.data.description import open_decision
+from fedbench.data.raw_columns import feature_names
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.cells import (
     TableRows,
@@ -84,7 +85,9 @@ class TableReader:
         samples, read = self.samples(rows, table, roles)
         targets = self.target(rows, table[roles.label])
         owners, owner_names = self.owners(rows, table, roles.user)
-        columns = tuple(name for features in read.values() for name in features.names)
+        merged = self.options.spelling == "merged"
+        raw = tuple(features.raw(name, merged) for name, features in read.items())
+        names = feature_names(raw)
         remarks = remarks_on_samples(self.kind, roles, samples, read)
         return Content(
             train,
@@ -92,10 +95,9 @@ class TableReader:
             [Block(samples, targets, owners)],
             categories=True,
             numbers=tuple(self.options.numbers),
-            columns=columns,
+            table=raw,
             kind=self.kind,
-            warnings=(*remarks, *unseen_features(samples, columns, *np.split(np.arange(len(table)), [train]))),
-            void=tuple(np.flatnonzero(np.isnan(samples).any(0)).tolist()) if read else (),
+            warnings=(*remarks, *unseen_features(samples, names, *np.split(np.arange(len(table)), [train]))),
             val=sizes.get("val", 0),
             targets=partial(table_targets, rows, self),
             domains=partial(domain_numbers, owner_names),
@@ -166,15 +168,16 @@ class TableReader:
             vectors = stacked_lists(rows, column).reshape(len(column), -1)
             places = range(vectors.shape[1])
             check_resolution(rows.where, vectors, [f"column {name}, place {number}" for number in places])
-            return Features(vectors.astype(np.float32), [f"{name}[{number}]" for number in places])
+            return Features(vectors.astype(np.float32), [f"{name}[{number}]" for number in places], "list")
         if name in self.options.categories or self.is_category(rows, column):
             texts = self.with_one_spelling(rows.where, column.astype(TEXT))
             values = np.unique(texts)
             bits = texts[:, None] == values
-            return Features(bits.astype(np.float32), [f"{name}={value}" for value in values], category=True)
+            names = [f"{name}={value}" for value in values]
+            return Features(bits.astype(np.float32), names, "category", tuple(values.tolist()))
         numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
         check_resolution(rows.where, numbers, [f"column {name}"])
-        return Features(numbers.astype(np.float32), [name])
+        return Features(numbers.astype(np.float32), [name], "truth" if numbers.dtype == bool else "number")
 
     def is_category(self, rows: TableRows, column: pd.Series) -> bool:
         """Whether a column of features is a category, and not numbers. Raises ConfigError if only the user knows."""

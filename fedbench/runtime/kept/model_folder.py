@@ -5,9 +5,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
+from fedbench.data.dataset import Dataset
 from fedbench.data.fields import Fields, Leaf
+from fedbench.data.imputation import means_of
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.models.network import Network
@@ -20,36 +23,46 @@ from fedbench.runtime.resolved import ResolvedRun
 ABOUT, SCRIPT = "model.json", "predict.py"
 NESTED = "its samples are nested"
 """Why there is no script for some data: a file of arrays has no structure."""
-IMPUTED = "missing values are filled by client (data.impute)"
-"""Why there is no script or program for data with missing values."""
 
 
 def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     """The content of model.json: the inputs and outputs of a model, and how it is built.
 
-    The first keys are those of `Dataset.inputs`. dtype: of samples. columns: names of a table's features, in their
-    order. task: of the outputs. double: whether it computes in double precision. plain: whether forward returns the
+    The first keys are those of `Dataset.inputs`. dtype: of samples. columns: of a table (`raw_columns`). task: of the
+    outputs. double: whether it computes in double precision. plain: whether forward returns the
     outputs alone. call: how it takes samples of several arrays. imports, build, calls: lines of Python that make the
     module; no_script: why there are none.
     """
     config, dataset = run.config, run.dataset
     about = {**dataset.inputs(), "dtype": str(dataset.samples.dtype), "task": run.task.name}
-    if dataset.columns:
-        about["columns"] = [*dataset.columns]
+    if dataset.table:
+        about["columns"] = raw_columns(dataset)
     about |= {"double": config.train.precision == "64-true", "plain": isinstance(learner.module, Network)}
     try:
         if learner.flat.added:
             raise ConfigError(f"{config.method.name} adds layers to it")
         if is_nested(dataset.fields):
             raise ConfigError(NESTED)
-        if dataset.void:
-            raise ConfigError(IMPUTED)
         if dataset.fields and dataset.fields.sample is not None:
             about["call"] = sample_call_form(learner.module, dataset.fields)
         recipe = make_recipe(config.model.name, sample_shapes(dataset), dataset.outputs, config.model.options)
     except ConfigError as error:
         return about | {"no_script": str(error)}
     return about | {"imports": [*recipe.imports], "build": recipe.build, "calls": [*calls_after(learner.module)]}
+
+
+def raw_columns(dataset: Dataset, medians: np.ndarray | None = None) -> list[dict[str, Any]]:
+    """The columns of a table, with what fills those whose numbers may be missing.
+
+    medians: of a client, float32 [columns]; without them the means, which newcomers without samples take too.
+    """
+    fills, void = means_of(dataset) if medians is None else medians, {*dataset.void}
+    columns, place = list[dict[str, Any]](), 0
+    for column in dataset.table:
+        fill = {"fill": float(fills[place])} if place in void else {}
+        columns.append(column.as_json() | fill)
+        place += len(column.features)
+    return columns
 
 
 def sample_call_form(module: nn.Module, fields: Fields) -> str:

@@ -1,10 +1,12 @@
-"""The script beside a model's weights: it makes the model, reads samples and prints predictions (`predict.py.j2`)."""
+"""The script beside a model's weights: it makes the model, reads samples or rows of a table, and prints predictions."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
+
+from fedbench.data.reading.texts import NO_NUMBER, NUMBER, TRUTH
 
 About = Mapping[str, Any]
 """The content of model.json (`about_model`)."""
@@ -42,6 +44,7 @@ def _script(about: About, form: str, file: str, imports: Sequence[str], point: b
     templates = Environment(
         loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
     )
+    columns = about.get("columns", [])
     return templates.get_template(TEMPLATE).render(
         about=about,
         form=form,
@@ -49,6 +52,11 @@ def _script(about: About, form: str, file: str, imports: Sequence[str], point: b
         imports=imports,
         packages=dict.fromkeys(line.split()[1].partition(".")[0] for line in ["import numpy", *imports]),
         structure=next(iter((about.get("fields") or {}).get("sample") or {}), ""),  # dict or tuple of several arrays
+        cells=bool(columns) and all(column["kind"] != "list" for column in columns),
+        fills=any("fill" in column for column in columns),
+        missing=NO_NUMBER,
+        number=repr(NUMBER),
+        truth=repr(TRUTH),
         point=point,
         names=class_names(about),
     )

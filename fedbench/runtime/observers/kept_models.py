@@ -6,15 +6,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
+from fedbench.data.imputation import medians_of
+from fedbench.data.partitions import Partition
 from fedbench.models.compiled import unwrapped_name
 from fedbench.models.state_dicts import encode_state_dict
 from fedbench.module.weights import Weights
 from fedbench.results.files import write_atomically
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept.model_folder import ABOUT, about_model, write_adapters, write_beside
+from fedbench.runtime.kept.model_folder import ABOUT, about_model, raw_columns, write_adapters, write_beside
 from fedbench.runtime.kept.paths import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.kept.predict_script import from_run
 from fedbench.runtime.observers.kept_points import KeptPoints
@@ -25,12 +28,16 @@ from fedbench.runtime.server.server_half import ServerHalf
 class KeptModels(Observer):
     """Writes the models that hosts send, and the server's, below a run's folder.
 
-    points: which they are. In a folder for each client lie the trained tensors of each point, as adapters too if the
-    module is one of `peft`; what a module needs besides is written once for each model.
+    points: which they are. partition: has the samples whose medians stand for missing values. In a folder for each
+    client lie the trained tensors of each point, as adapters too if the module is one of `peft`; what a module needs
+    besides is written once for each model.
     """
 
-    def __init__(self, parts: RunParts, server_half: ServerHalf, points: KeptPoints, folder: Path) -> None:
+    def __init__(
+        self, parts: RunParts, partition: Partition, server_half: ServerHalf, points: KeptPoints, folder: Path
+    ) -> None:
         self.points, self.parts, self.server_half, config = points, parts, server_half, parts.run.config
+        self.partition = partition
         self.saves, self.name = config.save_models, config.method.name
         self.folder = folder / MODELS_FOLDER / f"seed-{parts.seed}"
         self._known: dict[str, dict[str, Any]] = {}
@@ -49,7 +56,7 @@ class KeptModels(Observer):
         for report, name, point in self.points.of_reports(number, reports):
             if name in report.models:
                 model_parts, tensors = self.parts.of(report.client), report.models[name].tensors
-                yield from self._write(model_parts, client_folder(report.client), point, tensors)
+                yield from self._write(model_parts, report.client, point, tensors)
             elif name in report.scores:
                 yield (
                     f"save_models: {self.name}'s personal model at {point} is not one state dict of the model, so it "
@@ -68,10 +75,10 @@ class KeptModels(Observer):
         if given is not None and tensors is None:
             yield f"save_models: {self.name}'s global model is not one state dict of the model, so it is not kept"
         elif whole is not None and tensors is not None:
-            yield from self._write(self.parts, GLOBAL, "after_agg", tensors)
+            yield from self._write(self.parts, None, "after_agg", tensors)
         elif tensors is not None:
             shared = {key: tensor for key, tensor in tensors.items() if unwrapped_name(key) not in self._private}
-            yield from self._write(self.parts, SHARED, "after_agg", shared, predicts=False)
+            yield from self._write(self.parts, None, "after_agg", shared, SHARED, predicts=False)
             yield f"save_models: {self.name} has no global model; models/seed-*/{SHARED} has what its clients share"
         else:
             yield f"save_models: {self.name} has no global model and no part that all clients share"
@@ -97,15 +104,31 @@ class KeptModels(Observer):
         )
         return {slot.name for slots, mask in kinds for slot in slots if not mask[slot.place].all()}
 
-    def _about(self, parts: RunParts) -> dict[str, Any]:
+    @cached_property
+    def _medians(self) -> np.ndarray | None:
+        return medians_of(self.parts.run.dataset, self.partition)
+
+    def _about(self, parts: RunParts, client: int | None) -> dict[str, Any]:
+        """The content of a client's model.json, or of the server's."""
         if parts.model not in self._known:
             self._known[parts.model] = about_model(parts.run.with_model(parts.model), parts.learner)
-        return self._known[parts.model]
+        about = self._known[parts.model]
+        if client is None or self._medians is None:
+            return about
+        return about | {"columns": raw_columns(parts.run.dataset, self._medians[client])}
 
     def _write(
-        self, parts: RunParts, name: str, point: str, tensors: dict[str, Tensor], predicts: bool = True
+        self,
+        parts: RunParts,
+        client: int | None,
+        point: str,
+        tensors: dict[str, Tensor],
+        name: str = GLOBAL,
+        predicts: bool = True,
     ) -> Iterator[str]:
-        flat, folder, script, about = parts.learner.flat, self.folder / name, None, self._about(parts)
+        """Write a client's model, or the server's of this name; yields why no script is written."""
+        folder = self.folder / (name if client is None else client_folder(client))
+        flat, script, about = parts.learner.flat, None, self._about(parts, client)
         if not (folder / ABOUT).exists():
             folder.mkdir(parents=True, exist_ok=True)
             base = base_file(parts.run.config, parts.model)

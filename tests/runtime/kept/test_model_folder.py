@@ -2,13 +2,14 @@
 
 import json
 
+import numpy as np
 import pytest
 from torch import nn
 
 from fedbench.data.fields import Fields, Leaf
 from fedbench.jobs.resolve import resolve
 from fedbench.runtime.build import build_learner
-from fedbench.runtime.kept.model_folder import about_model, is_nested, write_adapters, write_beside
+from fedbench.runtime.kept.model_folder import about_model, is_nested, raw_columns, write_adapters, write_beside
 from tests.runtime.rounds import small
 
 LEAF = Leaf((3,), "int64", 0)
@@ -32,10 +33,30 @@ def test_of_a_table_it_names_the_columns_in_their_order(tmp_path):
     rows = [f"{age},{colour},{age % 2}" for age in range(60) for colour in ("red", "blue")]
     (tmp_path / "t.csv").write_text("\n".join(["age,colour,label", *rows]))
     found = about(data=f"csv:{tmp_path / 't.csv'}", model="mlp", partition={"clients": 3})
-    assert found["columns"] == ["age", "colour=blue", "colour=red"]
+    assert found["columns"] == [
+        {"name": "age", "kind": "number", "features": ["age"]},
+        {
+            "name": "colour",
+            "kind": "category",
+            "features": ["colour=blue", "colour=red"],
+            "categories": ["blue", "red"],
+        },
+    ]
     assert found["shape"] == [3]
     assert found["classes"] == ["0", "1"]
     assert "columns" not in about()
+
+
+def test_a_number_that_may_be_missing_has_what_fills_it(tmp_path):
+    """The mean of the numbers 0, 1, ..., 59 without 0, 30; or the median of a client, which stands behind job."""
+    rows = [f"{age % 2 and 'cook'},{'' if age in (0, 30) else age},{age % 2}" for age in range(60)]
+    (tmp_path / "t.csv").write_text("\n".join(["job,age,label", *rows]))
+    run = resolve(small(data={"name": f"csv:{tmp_path / 't.csv'}", "impute": "median"}, partition={"clients": 3}))
+    dataset = run.dataset.with_constants([29.5] * len(run.dataset.mean), [])
+    assert [column.get("fill") for column in raw_columns(dataset)] == [None, 29.5]
+    medians = np.arange(len(dataset.columns), dtype=np.float32)
+    assert [column.get("fill") for column in raw_columns(dataset, medians)] == [None, 2.0]
+    assert [column.get("lacks_some") for column in raw_columns(dataset)] == [None, True]
 
 
 def test_why_it_cannot_be_built_again():

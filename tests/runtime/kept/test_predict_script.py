@@ -31,11 +31,15 @@ WEIGHTS = {"weight": torch.tensor([[1.0, 0, 0], [0, 1, 0]]), "bias": torch.zeros
 
 
 def printed(text, folder, samples, monkeypatch, capsys, words=(), **more):
-    """What a script prints about samples. words: further ones of the command line."""
+    """What a script prints about samples, or the text of a CSV. words: further ones of the command line."""
     (folder / "predict.py").write_text(text)
     (folder / "model.json").write_text(json.dumps(ABOUT | more))
-    path = folder / ("x.npz" if isinstance(samples, dict) else "x.npy")
-    np.savez(path, **samples) if isinstance(samples, dict) else np.save(path, samples)
+    if isinstance(samples, str):
+        path = folder / "rows.csv"
+        path.write_text(samples, encoding="utf-8")
+    else:
+        path = folder / ("x.npz" if isinstance(samples, dict) else "x.npy")
+        np.savez(path, **samples) if isinstance(samples, dict) else np.save(path, samples)
     monkeypatch.setattr(sys, "argv", ["predict.py", str(path), *words])
     runpy.run_path(str(folder / "predict.py"))
     return capsys.readouterr().out.split()
@@ -62,6 +66,18 @@ def test_probabilities_stand_beside_the_class_and_a_threshold_moves_it(tmp_path,
     for threshold, classes in (("0.2", ["yes", "yes"]), ("0.5", ["no", "yes"]), ("0.8", ["no", "no"])):
         assert printed(text, tmp_path, x, monkeypatch, capsys, ["--threshold", threshold]) == classes
     assert "threshold" not in from_weights(ABOUT | {"classes": ["a", "b", "c"]}, "w")
+
+
+def test_constants_stand_along_the_last_dimension_where_channels_do(tmp_path, monkeypatch, capsys):
+    """Of two channels beside each other, (5 - 1) / 2 and (2 - 2) / 4, the first has the larger sum."""
+    more = {"shape": [1, 2], "channels": "last", "mean": [1.0, 2.0], "std": [2.0, 4.0]}
+    more |= {"imports": ["from torch import nn"], "build": "nn.Sequential(nn.Flatten(), nn.Linear(2, 2))"}
+    save_file({"1.weight": torch.eye(2), "1.bias": torch.zeros(2)}, tmp_path / "model.safetensors")
+    text = from_weights(ABOUT | more, "model.safetensors")
+    assert printed(text, tmp_path, np.array([[[5, 2]], [[1, 6]]], np.float32), monkeypatch, capsys, **more) == [
+        "no",
+        "yes",
+    ]
 
 
 @pytest.mark.parametrize(("classes", "said"), [([], ["1", "0", "0"]), (["no", "yes"], ["yes", "no", "no"])])
@@ -100,6 +116,45 @@ def test_arrays_go_in_by_their_names_or_in_their_order():
     assert "model(x)" in from_program(named, "p")
     assert "x.values()" in from_onnx(named, "p")
     assert "SAMPLES.npz" in from_onnx(placed, "p")
+
+
+NUMBER = {"name": "a", "kind": "number", "features": ["a", "a missing"], "lacks_some": True, "fill": 4.0}
+CATEGORY = {"name": "c", "kind": "category", "features": ["c=x"], "categories": ["x"]}
+
+
+TABLE = {"columns": [NUMBER, CATEGORY]}
+
+
+def test_rows_of_a_table_are_read_by_the_columns_of_the_data(tmp_path, monkeypatch, capsys):
+    """The scores are (a - 1) / 2, where 4 stands for a missing a, and (1 - 2) / 2 where it is missing, else -1."""
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    text = from_weights(ABOUT | TABLE, "model.safetensors")
+    rows = "\ufeffc, a ,other\n\nx,N/A,1\n x ,0,\nx,.5e1\n"
+    said = printed(text, tmp_path, rows, monkeypatch, capsys, ["--probabilities"], **TABLE)
+    gaps = np.array([(4 - 1) / 2 - (1 - 2) / 2, (0 - 1) / 2 + 1, (5 - 1) / 2 + 1])
+    assert said[:3] == ["class", "no", "yes"]
+    np.testing.assert_allclose([float(word) for word in said[4::3]], 1 / (1 + np.exp(-gaps)), atol=1e-6)
+    for rows, line in (
+        ("c,a\nx,1\nx,1,2\n", "rows.csv, row 2: 3 values, and 2 names in the first line"),
+        ("", "rows.csv: no column is called a"),
+    ):
+        with pytest.raises(SystemExit, match=line):
+            printed(text, tmp_path, rows, monkeypatch, capsys, **TABLE)
+
+
+def test_names_of_rows_need_no_name(tmp_path, monkeypatch, capsys):
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    text, rows = from_weights(ABOUT | TABLE, "model.safetensors"), "a,c\nfirst,9,x\nsecond,-9,x\n"
+    assert printed(text, tmp_path, rows, monkeypatch, capsys, **TABLE) == ["no", "yes"]
+
+
+def test_a_column_of_lists_is_no_text_of_a_csv():
+    vectors = {"name": "v", "kind": "list", "features": ["v[0]", "v[1]"]}
+    text = from_weights(ABOUT | {"columns": [NUMBER | {"features": ["a"]}, vectors]}, "w")
+    assert "csv" not in text
+    assert "medians" not in text.replace("the median of", "")
+    assert "numpy.isnan(x)" in text
+    assert 'The "features" of all columns in model.json stand in them' in text
 
 
 def test_outputs_of_a_module_of_ones_own_are_found_and_doubles_stay_doubles():
