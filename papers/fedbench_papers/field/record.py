@@ -75,7 +75,7 @@ class FieldRecord:
             table = pq.read_table(file)
             about = json.loads((table.schema.metadata or {})[ABOUT])["settings"]
         except (*UNREADABLE, pa.ArrowException) as error:
-            raise ConfigError(f"{file}: no record of the field, or damaged ({type(error).__name__})") from None
+            raise ConfigError(f"{file}: damaged ({type(error).__name__}), or no record of the field") from None
         return cls(table.to_pandas().astype(TYPES), about)
 
     def write(self, file: Path) -> None:

@@ -1,0 +1,75 @@
+"""What a comparison measured, as rows of the record."""
+
+from math import comb
+
+import numpy as np
+import pandas as pd
+import pytest
+from scipy import stats
+
+from fedbench.report.leaderboard import leaderboard
+from fedbench.report.study import Study
+from fedbench_papers.field.measures import beside_recorded, heterogeneity, measure
+from fedbench_papers.field.record import FIELD_FILE, FieldRecord
+from fedbench_papers.field.standings import Field
+from tests.papers.field.made import GAIN
+from tests.papers.field.small import score_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("field")]
+
+
+def test_its_numbers_are_those_of_the_comparison(out):
+    study = Study.load(out / "field" / "digits")
+    field = Field(FieldRecord.read(out / "field" / FIELD_FILE))
+    for label in ("fedper", "local"):
+        scores = study.last_rows(label).set_index("seed")["test_accuracy"].to_dict()
+        assert field.by_seed("digits", label, "score", "after_agg").to_dict() == scores
+    verdict = next(row.over_local for row in leaderboard(study) if row.label == "fedper")
+    bound, gain = verdict.interval, field.gain("digits", "fedper", "local")
+    assert (gain.mean, gain.low, gain.high) == (bound.mean, bound.low, bound.high)
+
+
+def test_a_method_is_compared_with_recorded_seeds_of_the_best(out):
+    """As where the runs of the others are elsewhere."""
+    numbers = measure("digits", Study.load(out / "field" / "digits"), "after_agg")
+    own, others = numbers[numbers["method"] == "fedper"], numbers[numbers["method"] != "fedper"]
+    others = others[others["quantity"] != "may_be_best"]
+    leads = pd.DataFrame([("digits", "fedavg-ft", None, None, "after_agg", "may_be_best", 1.0)], columns=[*others])
+    rows = beside_recorded(pd.concat([others, leads]), own, "after_agg")
+    best = rows[rows["against"] == "fedavg-ft"].set_index("quantity")["value"]
+    scores = {name: score_of(numbers, name) for name in ("fedper", "fedavg-ft")}
+    paired = (scores["fedper"] - scores["fedavg-ft"]).tolist()
+    ends = stats.ttest_1samp(paired, 0).confidence_interval(0.95)
+    told = rows[(rows["quantity"].isin(GAIN)) & (rows["against"] == "fedavg-ft")].tail(3)["value"].tolist()
+    assert told == pytest.approx([float(np.mean(paired)), ends.low, ends.high])
+    (may,) = rows[rows["quantity"] == "may_be_best"]["value"]
+    assert may == float(ends.high >= 0)
+    assert len(best) >= 3
+
+
+def test_newcomers_are_judged_by_their_own_scores(out):
+    numbers = measure("digits", Study.load(out / "field" / "digits"), "newcomers")
+    ours, local = (score_of(numbers, name, "newcomers") for name in ("fedper", "local"))
+    rows = numbers[(numbers["method"] == "fedper") & (numbers["point"] == "newcomers")]
+    gain = rows[rows["against"] == "local"].set_index("quantity")["value"]
+    pairs = comb(int((numbers["quantity"] == "may_be_best").sum()), 2)
+    ends = stats.ttest_1samp((ours - local).tolist(), 0).confidence_interval(1 - 0.05 / pairs)
+    told = [gain["gain"], gain["gain_low"], gain["gain_high"]]
+    assert told == pytest.approx([float((ours - local).mean()), ends.low, ends.high])
+    assert set(numbers[numbers["quantity"] == "may_be_best"]["point"]) == {"newcomers"}
+
+
+def test_a_measurement_has_each_number_once(out):
+    numbers = measure("digits", Study.load(out / "field" / "digits"), "after_agg")
+    keys = [name for name in numbers if name != "value"]
+    assert not numbers.duplicated(keys).any()
+    assert set(numbers["setting"]) == {"digits"}
+
+
+def test_heterogeneity_is_the_mean_distance_of_class_distributions():
+    alike, apart = [[5, 5], [10, 10]], [[10, 0], [0, 10]]
+    assert heterogeneity([alike]) == 0
+    assert heterogeneity([apart]) == pytest.approx(0.5)
+    assert heterogeneity([alike, apart]) == pytest.approx(0.25)
+    assert heterogeneity([[[3, 1], [0, 0], [1, 3]]]) == pytest.approx(0.25)
+    assert heterogeneity([]) is None
