@@ -123,7 +123,7 @@ def listing(run: "FieldRun") -> Iterator[str]:
     width = max(map(len, run.plan.settings))
     for name in run.settings:
         setting = run.plan.settings[name]
-        told = "not run yet"
+        told = "not run yet" + ("" if setting.hours is None else f", about {setting.hours:g} hours of a core")
         if name in field.settings:
             best = [one.method for one in field.rivals(name) if one.may_be_best]
             told = f"{len(field.rivals(name))} methods, may be best: {', '.join(best[:3])}"

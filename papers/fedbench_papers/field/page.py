@@ -141,6 +141,7 @@ def settings_line(field: Field, name: str) -> str:
     """What a setting is."""
     about = field.about(name)
     config, distance = about["config"], about["heterogeneity"]
+    estimate = "" if about.get("estimate") is None else f", {about['estimate']:.1f} were estimated"
     facts = [
         f"{about['clients']} clients",
         "" if about["samples"] is None else f"{about['samples']:.0f} training samples each in the median",
@@ -148,7 +149,8 @@ def settings_line(field: Field, name: str) -> str:
         f"{config['model']['name']}, {plural(config['rounds'], 'round')}",
         f"{about['metric']} decides",
         f"a difference below {100 * about['margin']:g} points is too small to matter",
-        f"{plural(about['runs'], 'run')} in {about['hours']:.1f} hours of a core, {about['date']}",
+        f"{plural(about['runs'], 'run')} in {about['hours']:.1f} hours of a core{estimate}",
+        str(about["date"]),
     ]
     return sentence("; ".join(filter(None, facts))) + "."
 

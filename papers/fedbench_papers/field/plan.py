@@ -29,6 +29,7 @@ class FieldSetting(BaseModel):
     like: str
     kind: str
     config: dict[str, Any]
+    hours: float | None = None
     base: str | None = None
     scores: Literal["clients", "newcomers"] = "clients"
 

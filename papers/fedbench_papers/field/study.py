@@ -82,7 +82,12 @@ class FieldRun:
     def facts(self, name: str) -> dict[str, Any]:
         """What the plan says of a setting."""
         setting = self.plan.settings[name]
-        words = {"title": setting.title, "like": setting.like, "kind": setting.kind}
+        words: dict[str, Any] = {
+            "title": setting.title,
+            "like": setting.like,
+            "kind": setting.kind,
+            "estimate": setting.hours,
+        }
         return {**words, "point": NEWCOMERS if setting.scores == NEWCOMERS else self.plan.comparison_tuning().point}
 
 

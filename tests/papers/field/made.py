@@ -27,6 +27,7 @@ def about(title: str, **more: Any) -> dict[str, Any]:
         "heterogeneity": 0.5,
         "runs": 30,
         "hours": 0.5,
+        "estimate": 0.4,
         "config": {"model": {"name": "mlp"}, "rounds": 20},
         "chosen": {},
         "refused": {},

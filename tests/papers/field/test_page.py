@@ -76,7 +76,7 @@ def test_a_setting_is_told_in_a_line(field):
     assert settings_line(field, "clothes") == (
         "5 clients; 40 training samples each in the median; class distributions differ by 0.50 (total variation); mlp, "
         "20 rounds; accuracy decides; a difference below 2 points is too small to matter; 30 runs in 0.5 hours of a "
-        "core, 2026-01-01."
+        "core, 0.4 were estimated; 2026-01-01."
     )
 
 
