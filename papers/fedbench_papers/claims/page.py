@@ -26,6 +26,10 @@ from fedbench_papers.claims.verdicts import (
     WEAKER,
     corrected_word,
 )
+from fedbench_papers.field.findings import OF_PAPERS, paper_line
+from fedbench_papers.field.record import RECORDED as FIELD_RECORDED
+from fedbench_papers.field.record import FieldRecord
+from fedbench_papers.field.standings import Field
 
 CLAIM_COLUMNS = (
     *("id", "reading_of", "part", "case", "judged", "rule", "point", "verdict", "mean", "low", "high", "delta"),
@@ -95,6 +99,7 @@ RULES = (
     "(centralized) makes its own, which count whole.",
 )
 """How verdicts come about, a paragraph each."""
+IN_FIELD = "Their methods in the field, beside all others"
 ARMS = "arms: accuracy after aggregation and after the fit, gradient steps per client and round"
 Tree = Mapping[str, Any]
 
@@ -132,6 +137,8 @@ def _summary(record: ClaimsRecord) -> Iterator[str]:
     counted, _ = families(rows)
     heads = ("row", "claim", "verdict here", "other readings", "minutes")
     yield markdown_table(heads, [_summary_line(row, rows) for row in counted])
+    yield f"\n## {IN_FIELD}\n"
+    yield from (f"- {line}" for line in in_field())
     yield "\n## How verdicts come about\n"
     yield from (f"- {rule}" for rule in RULES)
 
@@ -142,6 +149,12 @@ def _summary_line(row: Tree, rows: Sequence[Tree]) -> list[str]:
     remarks = [*others, shares_of_readings(row, rows)]
     verdicts = "; ".join([*row_verdicts(row), *far_words(row)])
     return [row["id"], row["statement"], verdicts, ". ".join(filter(None, remarks)), minutes]
+
+
+def in_field() -> list[str]:
+    """How the papers' methods stand in the field, as far as it is recorded."""
+    field = Field(FieldRecord.read(FIELD_RECORDED))
+    return [line for paper, method in OF_PAPERS.items() if (line := paper_line(field, paper, method))]
 
 
 def families(rows: Sequence[Tree]) -> tuple[list[Tree], list[Tree]]:
@@ -390,6 +403,7 @@ def as_page(record: ClaimsRecord, folder: Path) -> str:
         title="Claims of the papers",
         intro=INTRO,
         rules=RULES,
+        in_field=(IN_FIELD, in_field()),
         answer=tally(rows),
         conditions=conditions_words(record),
         rows=[

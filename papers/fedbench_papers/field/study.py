@@ -69,7 +69,7 @@ class FieldRun:
         """
         folder = self.folder / name
         config = self.plan.config(name, self.sources, {**self.keys, "out": str(folder)})
-        before = Plan.read(folder).labels() if is_study(folder) else []
+        before = [label for label in Plan.read(folder).labels() if is_name(label)] if is_study(folder) else []
         asked = list(dict.fromkeys([*before, *self.methods])) if self.methods else names()
         refused = {} if self.methods else dict(refusals(config, asked))
         for method in self.methods:
@@ -89,6 +89,11 @@ class FieldRun:
             "estimate": setting.hours,
         }
         return {**words, "point": NEWCOMERS if setting.scores == NEWCOMERS else self.plan.comparison_tuning().point}
+
+
+def is_name(label: str) -> bool:
+    """Whether a label is the method's name; a variant's has options too, and stays in the record as it is."""
+    return " " not in label
 
 
 def refusals(config: Config, methods: Sequence[str]) -> Iterator[tuple[str, str]]:

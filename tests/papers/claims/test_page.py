@@ -2,14 +2,16 @@
 
 import csv
 import json
+from html import escape
 from pathlib import Path
 
 import pytest
 
 from fedbench.report import make_report
 from fedbench_papers.claims.conditions import Conditions
-from fedbench_papers.claims.page import bar, row_verdicts, tally, tone, write_claims
+from fedbench_papers.claims.page import bar, in_field, row_verdicts, tally, tone, write_claims
 from fedbench_papers.claims.record import ClaimsRecord
+from tests.papers.field.made import made_record
 from tests.report.reading import Page
 
 PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_adjusted=0.02)
@@ -67,7 +69,7 @@ def test_the_table_as_a_file(folder):
 
 def test_the_page_opens_without_a_network_and_escapes(folder):
     page = Page(folder / "report.html")
-    assert page.sections == ["answer", "rows", "rules", "row-C1"]
+    assert page.sections == ["answer", "rows", "field", "rules", "row-C1"]
     assert "<more>" in page.text
     assert "<more>" not in page.source
     assert not [where for where in page.references if where.startswith(("http", "//"))]
@@ -143,7 +145,7 @@ def test_other_readings_stand_beside_the_row_and_do_not_count(tmp_path):
     assert f"| a: holds; b: holds | literal: a: does not hold; b: holds. {share} | 2.0 |" in text
     assert "| C1-literal |" not in text
     assert "- reading: literal; C1 counts, not this row" in text
-    assert page.sections == ["answer", "rows", "rules", "row-C1", "row-C1-literal"]
+    assert page.sections == ["answer", "rows", "field", "rules", "row-C1", "row-C1-literal"]
     assert share in page.text
     counts = "1 of 2 rows were run, with 2 parts and 2 tests. Holds after Holm's correction: 2."
     assert counts in page.text
@@ -196,3 +198,15 @@ def test_the_choice_that_turns_a_claim_is_named(folder):
     assert "| ties threshold, overlap all | does not hold |" in text
     assert "## C1-" not in text
     assert "ties threshold, overlap all" in page
+
+
+def test_the_papers_methods_stand_in_the_field_too(monkeypatch, tmp_path):
+    made_record().write(tmp_path / "field.parquet")
+    monkeypatch.setattr("fedbench_papers.claims.page.FIELD_RECORDED", tmp_path / "field.parquet")
+    monkeypatch.setattr("fedbench_papers.claims.page.OF_PAPERS", {"FedPer": "fedper", "CO-PFL": "co-pfl"})
+    (line,) = in_field()
+    assert line.startswith("FedPer: of 2 settings better than local training in 1")
+    (tmp_path / "claims.json").write_text(json.dumps({"rows": [BOTH]}))
+    page = write_claims(tmp_path).read_text()
+    assert escape(line) in page
+    assert f"- {line}" in (tmp_path / "claims.md").read_text()
