@@ -96,13 +96,19 @@ class FieldRecord:
         return FieldRecord(_joined([kept, numbers]), {**self.about, name: about})
 
     def with_methods(self, name: str, numbers: pd.DataFrame, about: Mapping[str, Any]) -> "FieldRecord":
-        """With the rows of further methods in a setting that is recorded, in place of earlier ones of theirs."""
+        """With the rows of further methods in a setting that is recorded, in place of earlier ones of theirs.
+
+        about: of the comparison that they are from.
+        """
         ours = self.numbers
         kept = ours[(ours["setting"] != name) | ~ours["method"].isin(set(numbers["method"]))]
         known = self.about[name]
-        both: dict[str, Any] = {key: {**known[key], **about[key]} for key in ("chosen", "refused", "failed")}
-        both["degenerate"] = sorted({*known["degenerate"], *about["degenerate"]})
-        added = sorted({*known.get("added", ()), *numbers["method"].unique()})
+        further = set(numbers["method"])
+        both: dict[str, Any] = {}
+        for key in ("chosen", "refused", "failed"):
+            both[key] = {**known[key], **{label: value for label, value in about[key].items() if label in further}}
+        both["degenerate"] = sorted({*known["degenerate"], *(further & {*about["degenerate"]})})
+        added = sorted({*known.get("added", ()), *further})
         return FieldRecord(_joined([kept, numbers]), {**self.about, name: {**known, **both, "added": added}})
 
     def merged(self, others: Iterable["FieldRecord"]) -> "FieldRecord":

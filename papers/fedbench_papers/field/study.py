@@ -9,11 +9,11 @@ from typing import Any
 from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
-from fedbench.methods import load, names
+from fedbench.methods import names
 from fedbench.report.study import Study
 from fedbench.results.plan import Plan, is_study
 from fedbench.studies.compare import plan_comparisons
-from fedbench.studies.compared_methods import BASELINES, ComparedMethod
+from fedbench.studies.compared_methods import BASELINES, ComparedMethod, require_distinct
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
@@ -54,6 +54,11 @@ class FieldRun:
     @property
     def folder(self) -> Path:
         return Path(self.out or "results").absolute() / FOLDER
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of the added methods in tables. Raises ConfigError."""
+        return [ComparedMethod.parse(method).label for method in self.methods]
 
     @property
     def settings(self) -> list[str]:
@@ -118,8 +123,7 @@ def run_field(
 
     on_setting: called with the name of each setting before its runs.
     """
-    for method in run.methods:
-        load(ComparedMethod.parse(method).name)
+    require_distinct([ComparedMethod.parse(method) for method in run.methods])
     chosen = run.settings
     for name in chosen:
         run.plan.config(name, run.sources, run.keys)
@@ -137,14 +141,20 @@ def run_field(
 def with_comparison(
     record: FieldRecord, run: FieldRun, name: str, study: Study, refused: Mapping[str, str]
 ) -> FieldRecord:
-    """A record with the numbers of a finished comparison, or of the methods that it adds to a recorded setting."""
+    """A record with the numbers of a finished comparison, or of the methods that it adds to a recorded setting.
+
+    Methods that were added earlier stay.
+    """
     facts = run.facts(name)
     numbers, told = measure(name, study, facts["point"]), about(study, facts, refused)
     recorded = record.numbers[record.numbers["setting"] == name]
     if not run.methods or set(recorded["method"]) <= set(numbers["method"]):
-        return record.with_setting(name, numbers, told)
-    own = numbers[numbers["method"].isin(run.methods)]
-    others = recorded[~recorded["method"].isin(run.methods)]
+        added = recorded[recorded["method"].isin(set(record.about.get(name, {}).get("added", ())))]
+        earlier = added[~added["method"].isin(set(numbers["method"]))]
+        after = record.with_setting(name, numbers, told)
+        return after.with_methods(name, earlier, record.about[name]) if len(earlier) else after
+    own = numbers[numbers["method"].isin(run.labels)]
+    others = recorded[~recorded["method"].isin(run.labels)]
     return record.with_methods(name, beside_recorded(others, own, facts["point"]), told)
 
 

@@ -8,7 +8,7 @@ from fedbench.errors import ConfigError
 from fedbench.report.study import Study
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
 from fedbench_papers.field.standings import Field
-from fedbench_papers.field.study import FieldRun, merge_field, refusals, run_field, with_comparison
+from fedbench_papers.field.study import FieldRun, is_name, merge_field, refusals, run_field, with_comparison
 from tests.papers.field.made import made_record
 from tests.papers.field.small import KEYS, RUN
 
@@ -54,6 +54,23 @@ def test_runs_that_are_elsewhere_leave_the_other_rows_as_they_were(out):
     kept = after.numbers[after.numbers["method"] != "fedper"]
     assert len(kept) == (elsewhere["method"] != "fedper").sum()
     assert after.about["digits"]["added"] == ["fedper"]
+
+
+def test_a_setting_that_is_compared_again_keeps_the_methods_that_were_added(out):
+    record = FieldRecord.read(out / "field" / FIELD_FILE)
+    own = made_record().numbers.query("method == 'fedper' and setting == 'clothes'").assign(setting="digits")
+    about = {**record.about["digits"], "chosen": {"mine:Mine": {"train.lr": 0.1}, "local": {"train.lr": 9}}}
+    added = record.with_methods("digits", own.assign(method="mine:Mine"), about)
+    after = with_comparison(added, replace(RUN, methods=[]), "digits", Study.load(out / "field" / "digits"), {})
+    assert "mine:Mine" in after.methods()
+    assert after.about["digits"]["added"] == ["mine:Mine"]
+    assert after.about["digits"]["chosen"]["mine:Mine"] == {"train.lr": 0.1}
+    assert after.about["digits"]["chosen"].get("local") != {"train.lr": 9}
+
+
+def test_a_variant_is_added_by_its_label():
+    assert replace(RUN, methods=["fedcac:tau=0.3", "fedper"]).labels == ["fedcac tau=0.3", "fedper"]
+    assert [name for name in ("fedcac tau=0.3", "fedper") if is_name(name)] == ["fedper"]
 
 
 def test_records_are_merged_into_that_of_a_folder(out, tmp_path):
