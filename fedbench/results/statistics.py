@@ -124,7 +124,7 @@ def share_interval(values: Sequence[float], confidence: float = CONFIDENCE) -> I
     """Mean of one share in [0, 1] per seed, with an interval that stays within [0, 1] and may be lopsided.
 
     Wilson's score interval with Student's t, for as many trials as would give the standard error over seeds (Korn and
-    Graubard, SettingsStudy Methodology 24 (1998), use the same number). Raises NoValue if there are none.
+    Graubard, Survey Methodology 24 (1998), use the same number). Raises NoValue if there are none.
     """
     plain = interval(values, confidence)
     if plain.half is None or plain.half == 0 or not 0 < plain.mean < 1:

@@ -1,12 +1,13 @@
 """Data sets of the field's settings that are put together of others; each stands in the plan by its import string."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from PIL import Image
 
-from fedbench.data.sources.idx import read_idx
+from fedbench.data.sources.idx import idx_file_names, read_idx
 from fedbench.errors import ConfigError
 
 DIGIT_SIDE, FRAME = 20, 4
@@ -21,16 +22,16 @@ def mnist_usps(mnist: str, usps: str) -> tuple[Part, Part]:
     mnist, usps: folders with the IDX files of both. USPS's pixels, 16 x 16, are brought to the size of MNIST's digits.
     """
     parts = []
-    for prefix in ("train", "t10k"):
-        images, labels = _images_and_labels(Path(mnist), prefix)
-        others, their_labels = _images_and_labels(Path(usps), "test" if prefix == "t10k" else prefix)
+    files = [idx_file_names("", test) for test in ("t10k", "test")]  # images and labels of both parts
+    for start in (0, 2):
+        images, labels = _images_and_labels(Path(mnist), files[0][start : start + 2])
+        others, their_labels = _images_and_labels(Path(usps), files[1][start : start + 2])
         domains = ["MNIST"] * len(labels) + ["USPS"] * len(their_labels)
         parts.append((np.concatenate([images, _framed(others)]), np.concatenate([labels, their_labels]), domains))
     return parts[0], parts[1]
 
 
-def _images_and_labels(folder: Path, part: str) -> tuple[np.ndarray, np.ndarray]:
-    names = [f"{part}-{kind}-ubyte" for kind in ("images-idx3", "labels-idx1")]
+def _images_and_labels(folder: Path, names: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
     found = [next((p for p in (folder / name, folder / f"{name}.gz") if p.is_file()), None) for name in names]
     if found[0] is None or found[1] is None:
         raise ConfigError(f"{folder}: {' and '.join(names)} are expected here, compressed or not")

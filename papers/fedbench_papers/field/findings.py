@@ -3,25 +3,34 @@
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import median
 
-import numpy as np
 import pandas as pd
 from scipy import stats
 
 from fedbench.config.words import plural
 from fedbench.report.typeset import join_words, p_text
-from fedbench.results.settings_summary import ranking
+from fedbench.results.settings_summary import ranking, signed_rank
 from fedbench.results.tables import BASELINE
-from fedbench.results.verdict import is_clear
+from fedbench.results.verdict import SIGNS, is_clear
 from fedbench_papers.field.measures import FINE_TUNED
-from fedbench_papers.field.standings import POOLED, Field
+from fedbench_papers.field.standings import Field, Standing, kind_of
 
 LEAST_SETTINGS = 4
-"""Fewest settings over which a rank correlation or a signed-rank test is made."""
+"""Fewest settings, or methods, over which a rank correlation or a signed-rank test is made."""
+LEAST_METHODS = 3
+"""Fewest methods that are ranked."""
 OF_PAPERS = {"CO-PFL": "co-pfl", "FedOBP": "fedobp", "FedCAC": "fedcac", "FedMosaic": "fedmosaic"}
 """The papers whose claims are tested beside the field, and their methods."""
-EACH_TESTED = "Each verdict is that of its setting's test, whose intervals hold together for all methods."
+OF_SETTING = (
+    "The verdicts of a setting hold together for all its methods, with 95 %; those of several settings are not "
+    "corrected for their number."
+)
+FIXED = (
+    "Student t intervals over seeds and test samples, corrected for all methods of a setting and all looks "
+    "(Bonferroni); settings are not corrected for their number."
+)
+PICKED = "The best are picked on test, which flatters them; some settings share their data set."
 
 
 @dataclass(frozen=True)
@@ -39,45 +48,53 @@ def findings(field: Field) -> list[Finding]:
 
 
 def where_collaboration_pays(field: Field) -> Iterator[Finding]:
-    pays, best = {}, {}
-    for setting in field.settings:
-        better = [s for s in field.rivals(setting) if s.over_local is not None and s.over_local.is_better]
-        pays[setting] = len(better)
-        if better:
-            best[setting] = better[0]
-    named = [name for name, count in pays.items() if count]
-    without = [field.title(name) for name, count in pays.items() if not count]
-    text = f"In {len(named)} of {plural(len(pays), 'setting')} some method is better than local training."
-    if best:
-        top = max(best.values(), key=lambda s: s.over_local.mean if s.over_local else 0.0)
+    pays = {setting: better_than_local(field, setting) for setting in field.settings}
+    named = {name: better for name, better in pays.items() if better}
+    without = [field.title(name) for name, better in pays.items() if not better]
+    text = f"In {len(named)} of {plural(len(pays), 'setting')} a method was shown to be better than local training."
+    if named:
+        top = max((one for better in named.values() for one in better), key=gain_over_local)
         assert top.over_local is not None
         where, points = field.title(top.setting), top.over_local.text()
-        text += f" The largest gain is that of {top.method} in '{where}': {points} points."
-        counts = [f"{field.title(name)} {pays[name]} of {len(field.rivals(name)) - 1}" for name in named]
+        text += f" The largest gain that was shown is that of {top.method} in '{where}': {points} points; as the "
+        text += "largest of many it is flattered."
+        counts = [
+            f"{field.title(name)} {len(better)} of {len(field.rivals(name)) - 1}" for name, better in named.items()
+        ]
         text += f" Methods that are better: {'; '.join(counts)}."
     if without:
-        text += f" In none of {join_words(without)} is any method told to be better."
-    yield Finding("Where does collaboration pay?", text, EACH_TESTED)
+        text += f" In {join_words(without)} none was."
+    yield Finding("Where does collaboration pay?", text, OF_SETTING)
+
+
+def better_than_local(field: Field, setting: str) -> list[Standing]:
+    return [one for one in field.rivals(setting) if one.over_local is not None and one.over_local.is_better]
+
+
+def gain_over_local(standing: Standing) -> float:
+    return standing.over_local.mean if standing.over_local else 0.0
 
 
 def shared_or_personal(field: Field) -> Iterator[Finding]:
-    pairs = {s: (field.best_of(s, "shared"), field.best_of(s, "personal")) for s in field.settings}
-    known = {s: (one, two) for s, (one, two) in pairs.items() if one is not None and two is not None}
-    if not known:
+    differences = {}
+    for setting in field.settings:
+        shared, personal = field.best_of(setting, "shared"), field.best_of(setting, "personal")
+        if shared and personal and (ahead := field.difference(setting, personal.method, shared.method)) is not None:
+            differences[setting] = ahead
+    if not differences:
         return
-    differences = {s: two.score - one.score for s, (one, two) in known.items()}
-    ahead = [s for s, value in differences.items() if value > 0]
-    shared = [field.title(s) for s, value in differences.items() if value <= 0]
-    text = f"The best personal method has the higher mean in {len(ahead)} of {plural(len(known), 'setting')}"
-    text += f", by {100 * np.median([*differences.values()]):.1f} points in the median."
-    if shared:
-        text += f" One model for all is ahead in {join_words(shared)}."
+    above = sum(value > 0 for value in differences.values())
+    shared_first = [field.title(setting) for setting, value in differences.items() if value <= 0]
+    text = f"The best personal method is ahead of the best shared one in {above} of "
+    text += f"{plural(len(differences), 'setting')}, by {100 * median(differences.values()):.1f} points in the median."
+    text += f" One model for all is ahead in {join_words(shared_first)}." if shared_first else ""
+    kinds = Counter(kind_of(method) for method in field.competing)
     test = "Too few settings for a test."
-    if len(known) >= LEAST_SETTINGS:
-        p = float(stats.wilcoxon([*differences.values()]).pvalue)
-        test = (
-            f"Wilcoxon's signed-rank test over settings: p {p_text(p)}. Both are the best of several, chosen on test."
-        )
+    if len(differences) >= LEAST_SETTINGS:
+        zero = pd.Series(0.0, index=[*differences])
+        test = f"Wilcoxon's signed-rank test over settings: p {p_text(signed_rank(pd.Series(differences), zero))}."
+    test += f" The best of {kinds['personal']} personal methods against that of {kinds['shared']} shared ones, both "
+    test += "picked on test: the larger number favours the personal ones."
     yield Finding("One model for all, or one for each?", text, test)
 
 
@@ -85,10 +102,10 @@ def what_heterogeneity_does(field: Field) -> Iterator[Finding]:
     points = []
     for setting in field.settings:
         distance, best = field.about(setting)["heterogeneity"], field.best_of(setting, "personal")
-        local = field.standings.get((setting, BASELINE))
-        if distance is not None and best is not None and local is not None:
-            points.append((distance, best.score - local.score))
-    if len(points) < LEAST_SETTINGS:
+        gain = None if best is None else field.difference(setting, best.method, BASELINE)
+        if distance is not None and gain is not None:
+            points.append((distance, gain))
+    if len(points) < LEAST_SETTINGS or any(len({*axis}) < 2 for axis in zip(*points, strict=True)):
         return
     rho, p = stats.spearmanr(*zip(*points, strict=True))
     direction = "smaller" if rho < 0 else "larger"
@@ -96,9 +113,10 @@ def what_heterogeneity_does(field: Field) -> Iterator[Finding]:
         f"The more clients' classes differ, the {direction} is the gain of the best personal method over local "
         f"training (rank correlation {rho:+.2f})."
         if is_clear(p)
-        else f"How far clients' classes differ does not tell how much is gained (rank correlation {rho:+.2f})."
+        else "No relation is shown between how far clients' classes differ and what the best personal method gains "
+        f"over local training (rank correlation {rho:+.2f})."
     )
-    test = f"Spearman's rank correlation over {len(points)} settings: p {p_text(float(p))}."
+    test = f"Spearman's rank correlation over {len(points)} settings: p {p_text(float(p))}. {PICKED}"
     yield Finding("Does the gain grow with heterogeneity?", text, test)
 
 
@@ -106,8 +124,6 @@ def never_better_than_fine_tuning(field: Field) -> Iterator[Finding]:
     better: dict[str, list[str]] = {}
     worse: Counter[str] = Counter()
     for method in field.competing:
-        if method in (FINE_TUNED, BASELINE):
-            continue
         gains = {s: field.gain(s, method, FINE_TUNED) for s in field.settings}
         known = {s: gain for s, gain in gains.items() if gain is not None}
         if known:
@@ -116,118 +132,104 @@ def never_better_than_fine_tuning(field: Field) -> Iterator[Finding]:
     if not better:
         return
     never, some = [m for m, where in better.items() if not where], {m: w for m, w in better.items() if w}
-    text = f"{plural(len(never), 'method')} of {len(better)} are in no setting better than {FINE_TUNED}"
+    text = f"{len(never)} of {plural(len(better), 'method')} were in no setting shown to be better than {FINE_TUNED}"
     text += f", and {sum(worse[m] > 0 for m in never)} of these are worse somewhere."
     if some:
-        listed = [
-            f"{m} ({'; '.join(field.title(s) for s in w)})" for m, w in sorted(some.items(), key=lambda x: -len(x[1]))
-        ]
+        by_count = sorted(some.items(), key=lambda pair: -len(pair[1]))
+        listed = [f"{method} ({'; '.join(map(field.title, where))})" for method, where in by_count]
         text += f" Better somewhere: {', '.join(listed)}."
     if never:
-        text += f" Never: {', '.join(never)}."
-    test = "Paired t tests over seeds and test samples, all methods of a setting corrected together."
-    yield Finding(f"Which methods are better than {FINE_TUNED}?", text, test)
+        text += f" Nowhere: {', '.join(never)}."
+    yield Finding(f"Which methods are better than {FINE_TUNED}?", text, FIXED)
 
 
 def what_turns_with_the_point(field: Field) -> Iterator[Finding]:
-    signs = {"better": 1, "worse": -1}
     changed, turned, count = list[str](), list[str](), 0
     for (setting, method), standing in field.standings.items():
-        at = field.point(setting)
-        other = {"after_agg": "after_fit", "after_fit": "after_agg"}.get(at)
+        other = {"after_agg": "after_fit", "after_fit": "after_agg"}.get(field.point(setting))
         now = standing.over_local
         then = None if other is None else field.gain(setting, method, BASELINE, other)
-        if now is None or then is None or method == POOLED:
+        if now is None or then is None or method not in field.competing:
             continue
         count += 1
-        one, two = signs.get(now.relation, 0), signs.get(then.relation, 0)
+        one, two = SIGNS.get(now.relation, 0), SIGNS.get(then.relation, 0)
         if one != two:
             changed.append(method)
         if one * two < 0:
             turned.append(f"{method} in {field.title(setting)}")
     if not count:
         return
-    text = f"Of {count} verdicts against local training {len(changed)} are others after the fit than after aggregation"
-    text += f", and {len(turned)} turn round" + (f": {'; '.join(turned)}." if turned else ".")
-    common = [f"{name} ({n})" for name, n in Counter(changed).most_common(5)]
+    text = f"Of {count} verdicts against local training {len(changed)} differ between the two points, after "
+    text += f"aggregation and after another local training, and {len(turned)} turn round" + (
+        f": {'; '.join(turned)}." if turned else "."
+    )
+    common = [f"{name} ({number})" for name, number in Counter(changed).most_common(5)]
     text += f" Most often: {', '.join(common)}." if common else ""
-    yield Finding("What turns with the evaluation point?", text, EACH_TESTED)
+    yield Finding("What turns with the evaluation point?", text, FIXED)
 
 
 def the_worst_tenth(field: Field) -> Iterator[Finding]:
     up, down = list[str](), list[str]()
-    for (setting, method), standing in field.standings.items():
-        if standing.over_local is None or not standing.over_local.is_better or field.point(setting) == "newcomers":
-            continue
-        ours, local = (field.number(setting, m, "worst_tenth", field.point(setting)) for m in (method, BASELINE))
-        if ours is not None and local is not None:
-            (up if ours >= local else down).append(f"{method} in {field.title(setting)}")
+    for setting in field.settings:
+        for one in better_than_local(field, setting):
+            change = field.difference(setting, one.method, BASELINE, "worst_tenth")
+            if change is not None:
+                (down if change < 0 else up).append(f"{one.method} in {field.title(setting)}")
     if not up and not down:
         return
-    p = float(stats.binomtest(len(up), len(up) + len(down)).pvalue)
-    text = "Where a method is better than local training on average, the worst tenth of clients is better off in "
-    text += f"{len(up)} of {len(up) + len(down)} cases" + (f", but not with {'; '.join(down[:8])}." if down else ".")
-    yield Finding(
-        "Do the worst-off clients gain?", text, f"Sign test: p {p_text(p)}; methods of a setting share clients."
+    text = "Where a method is better than local training on average, the worst tenth of clients is better off, "
+    text += f"or as well, in {len(up)} of {len(up) + len(down)} cases" + (
+        f", but not with {'; '.join(down[:8])}." if down else "."
     )
+    test = "Counted, not tested: the methods of a setting share its clients and its local training."
+    yield Finding("Do the worst-off clients gain?", text, test)
 
 
 def cost_and_gain(field: Field) -> Iterator[Finding]:
-    points = {}
-    for method in field.competing:
-        ratios, gains = [], []
-        for standing in field.of_method(method):
-            ours, base = (field.number(standing.setting, m, "seconds") for m in (method, FINE_TUNED))
-            if ours and base and standing.over_local is not None:
-                ratios.append(ours / base)
-                gains.append(standing.over_local.mean)
-        if ratios:
-            points[method] = (fmean(ratios), fmean(gains))
-    if len(points) < LEAST_SETTINGS:
+    points = field.costs_and_gains(field.settings)
+    if len(points) < LEAST_SETTINGS or any(len({*axis}) < 2 for axis in zip(*points.values(), strict=True)):
         return
     rho, p = stats.spearmanr(*zip(*points.values(), strict=True))
-    slow = sorted(points, key=lambda m: -points[m][0])[:3]
-    text = (
-        f"Methods take {min(v[0] for v in points.values()):.1f} to {max(v[0] for v in points.values()):.1f} times the "
-    )
-    text += f"processor time of {FINE_TUNED} ({', '.join(f'{m} {points[m][0]:.1f}' for m in slow)}). "
+    slow = sorted(points, key=lambda method: -points[method][0])[:3]
+    least, most = min(ratio for ratio, _ in points.values()), max(ratio for ratio, _ in points.values())
+    text = f"Methods take {least:.1f} to {most:.1f} times the processor time of {FINE_TUNED} (most: "
+    text += f"{', '.join(f'{method} {points[method][0]:.1f}' for method in slow)}). "
     text += (
         f"Slower ones gain {'more' if rho > 0 else 'less'} (rank correlation {rho:+.2f})."
         if is_clear(p)
-        else f"What a method takes does not tell what it gains (rank correlation {rho:+.2f})."
+        else f"No relation is shown between what a method takes and what it gains (rank correlation {rho:+.2f})."
     )
-    yield Finding(
-        "Does it pay to spend more?",
-        text,
-        f"Spearman's rank correlation over {len(points)} methods: p {p_text(float(p))}.",
+    test = (
+        f"Spearman's rank correlation over the {len(points)} methods that run in every setting: p {p_text(float(p))}."
     )
+    yield Finding("Does it pay to spend more?", text, f"{test} Methods share clients and seeds, so that p is rough.")
 
 
 def over_all_settings(field: Field) -> Iterator[Finding]:
     everywhere = [m for m in field.competing if len(field.of_method(m)) == len(field.settings)]
-    if len(field.settings) < LEAST_SETTINGS or len(everywhere) < 3:
+    if len(field.settings) < LEAST_SETTINGS or len(everywhere) < LEAST_METHODS:
         return
-    scores = pd.DataFrame({m: {s: field.standings[s, m].score for s in field.settings} for m in everywhere})
-    ranks = ranking(scores, higher=True)
-    first = [*ranks.ranks][:5]
-    p = 1.0 if ranks.friedman is None else ranks.friedman
+    gains = {m: {s: field.difference(s, m, BASELINE) for s in field.settings} for m in everywhere}
+    ranks = ranking(pd.DataFrame(gains).astype(float), higher=True)
+    first = [f"{method} ({ranks.ranks[method]:.1f})" for method in [*ranks.ranks][:5]]
     apart = sum(is_clear(value) for value in ranks.pairs.values())
     text = f"Of the {len(everywhere)} methods that run in every setting, the best mean ranks are those of "
-    text += join_words([f"{m} ({ranks.ranks[m]:.1f})" for m in first]) + ". "
-    text += f"{apart} of {len(ranks.pairs)} pairs are told apart over settings" + (
-        f": {plural(len(field.settings), 'setting')} are too few to rank so many methods." if not apart else "."
+    text += f"{join_words(first)}. {apart} of {len(ranks.pairs)} pairs are told apart over settings"
+    if not apart and not is_clear(ranks.finest):
+        text += (
+            f", which {plural(len(field.settings), 'setting')} cannot do: p of a pair is {ranks.finest:.2g} at least"
+        )
+    p = 1.0 if ranks.friedman is None else ranks.friedman
+    test = (
+        f"Friedman's test that all are alike: p {p_text(p)}; pairs by Wilcoxon's signed-rank test, corrected by Holm."
     )
-    yield Finding(
-        "Is there a best method over all settings?",
-        text,
-        f"Friedman's test: p {p_text(p)}; pairs by Wilcoxon, corrected by Holm.",
-    )
+    yield Finding("Is there a best method over all settings?", f"{text}.", test)
 
 
 def of_the_papers(field: Field) -> Iterator[Finding]:
     lines = [line for paper, method in OF_PAPERS.items() if (line := paper_line(field, paper, method))]
     if lines:
-        yield Finding("And the four papers whose claims are tested here?", " ".join(lines), EACH_TESTED)
+        yield Finding("And the four papers whose claims are tested here?", " ".join(lines), f"{OF_SETTING} {FIXED}")
 
 
 def paper_line(field: Field, paper: str, method: str) -> str:
@@ -235,17 +237,17 @@ def paper_line(field: Field, paper: str, method: str) -> str:
     standings = field.of_method(method)
     if not standings:
         return ""
-    relations = Counter(s.over_local.relation for s in standings if s.over_local is not None)
-    tuned = [gain.relation for s in standings if (gain := field.gain(s.setting, method, FINE_TUNED)) is not None]
-    best = [field.title(s.setting) for s in standings if s.may_be_best]
-    text = (
-        f"{paper}: of {plural(len(standings), 'setting')} better than local training in {relations['better']}, worse "
+    local = Counter(one.over_local.relation for one in standings if one.over_local is not None)
+    gains = (field.gain(one.setting, method, FINE_TUNED) for one in standings)
+    tuned = Counter(gain.relation for gain in gains if gain is not None)
+    judged = [one for one in standings if one.may_be_best is not None]
+    best = [field.title(one.setting) for one in judged if one.may_be_best]
+    text = f"{paper}: in {plural(len(judged), 'setting')} where it was judged, better than local training in "
+    text += (
+        f"{local['better']} and worse in {local['worse']}, better than {FINE_TUNED} in {tuned['better']} and worse in "
     )
-    text += f"in {relations['worse']}; better than {FINE_TUNED} in {tuned.count('better')}, worse in "
-    text += f"{tuned.count('worse')}; "
-    return text + (
-        f"it may be the best in {len(best)} ({', '.join(best)})." if best else "it is nowhere among the best."
-    )
+    text += f"{tuned['worse']}; "
+    return text + (f"among the possible best in {', '.join(best)}." if best else "nowhere among the possible best.")
 
 
 QUESTIONS: Sequence[Callable[[Field], Iterator[Finding]]] = (

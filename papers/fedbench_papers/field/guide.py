@@ -1,11 +1,12 @@
-"""The guide: what one's data are like, what to try first, and what it is likely to gain, each with its evidence."""
+"""The guide: what one's data are like, what to try first, and what that gained here, each with its evidence."""
 
 from dataclasses import dataclass
 
 from fedbench.config.words import plural
 from fedbench.results.tables import BASELINE
+from fedbench_papers.field.findings import better_than_local
 from fedbench_papers.field.measures import FINE_TUNED
-from fedbench_papers.field.standings import Field, Standing, kind_of
+from fedbench_papers.field.standings import Field, Standing
 
 MOST_NAMED = 3
 """Methods that are named as equally good."""
@@ -13,7 +14,7 @@ MOST_NAMED = 3
 
 @dataclass(frozen=True)
 class Advice:
-    """like: the data; first: what to try; gain: what it is likely to gain; why: the evidence; setting: its name."""
+    """like: the data; first: what to try; gain: what it gained in the setting; why: the evidence; setting: its name."""
 
     setting: str
     like: str
@@ -28,31 +29,33 @@ def guide(field: Field) -> list[Advice]:
 
 
 def advice(field: Field, setting: str) -> Advice:
-    """The cheapest of the methods that may be the best and are better than local training; local training without any.
+    """Of the methods that were shown to be better than local training, one of the possible best if there is any.
 
-    Cheapest by processor time, with the baselines first: a method must be better than these to be worth its code.
+    A fine-tuned shared model comes first, because it is the simplest, then what takes the least processor time. Local
+    training without any.
     """
-    rivals = field.rivals(setting)
-    may = [one for one in rivals if one.may_be_best]
-    better = [one for one in may if one.over_local is not None and one.over_local.is_better]
-    told = f"{len(may)} of {plural(len(rivals), 'method')} may be the best"
+    rivals, possible = field.rivals(setting), field.possible_best(setting)
+    better = better_than_local(field, setting)
+    told = f"{len(possible)} of {plural(len(rivals), 'method')} may be the best"
     like = str(field.about(setting)["like"])
     if not better:
-        some = [one for one in rivals if one.over_local is not None and one.over_local.is_better]
-        why = f"{told}; none of these is told to be better than local training"
-        if some:
-            why += f", {len(some)} others are"
-        return Advice(setting, like, BASELINE, "nothing that is told from 0", f"{why}.")
-    first = min(
-        better, key=lambda one: (kind_of(one.method) != "baseline", one.method != FINE_TUNED, _cost(field, one))
-    )
+        why = f"{told}, and none was shown to be better than local training."
+        return Advice(setting, like, BASELINE, "no gain was shown", why)
+    both = [one for one in better if one.may_be_best]
+    first = min(both or better, key=lambda one: (one.method != FINE_TUNED, _cost(field, one)))
     assert first.over_local is not None
-    others = [one.method for one in better if one is not first]
-    why = f"{told}, and {len(better)} of these are better than local training; {first.method} costs the least of them."
+    shown = f"{len(better)} {'was' if len(better) == 1 else 'were'} shown to be better than local training"
+    why = f"{told}, and {shown}, {len(both)} of both kinds."
+    if first.method == FINE_TUNED:
+        why += f" {first.method} is the simplest of them."
+    elif len(both or better) > 1:
+        why += f" {first.method} takes the least processor time of them."
+    if not both:
+        why += " Others may be better still, but were not shown to be better than local training."
+    others = [one.method for one in both if one is not first]
     if others:
-        named = ", ".join(others[:MOST_NAMED])
         more = f" and {len(others) - MOST_NAMED} more" if len(others) > MOST_NAMED else ""
-        why += f" Not told apart from it as the best: {named}{more}."
+        why += f" Not told apart from it: {', '.join(others[:MOST_NAMED])}{more}."
     return Advice(setting, like, first.method, f"{first.over_local.text()} points over local training", why)
 
 

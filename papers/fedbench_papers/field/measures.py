@@ -1,18 +1,18 @@
 """What a comparison of the field measured, as rows of its record."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import date
-from itertools import combinations
-from math import comb
+from datetime import UTC, datetime
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from fedbench import __version__
+from fedbench.config.tuning import LOOKS
+from fedbench.report.doubts import with_doubt
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
 from fedbench.report.study import Study
-from fedbench.results.contrasts import family
+from fedbench.results.contrasts import contrasts
 from fedbench.results.newcomers import scores_after_most_epochs
 from fedbench.results.reader import Records
 from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, interval
@@ -60,65 +60,100 @@ def _of_method(row: LeaderboardRow) -> Iterator[Number]:
 
 
 def _of_verdicts(study: Study, board: Sequence[LeaderboardRow]) -> Iterator[Number]:
-    """Who may be best, and the verdicts of the comparison against local training and the best method.
+    """Who may be best and who is better than local training, as the comparison says.
 
-    Then those against a fine-tuned shared model, where that is not the best one, and those at the other point.
+    Then the differences from a fine-tuned shared model, and at the other point those from local training.
     """
-    told = set[tuple[str, str]]()
     for row in board:
-        if not row.is_reference and not is_degenerate(study, row.label):
-            is_behind = row.behind is not None and bool(row.behind.sign)
-            yield row.label, None, None, study.point, "may_be_best", float(not is_behind)
-        for verdict in (row.over_local, row.behind):
-            pair = (row.label, "") if verdict is None else (row.label, _other(verdict, row.label))
-            if verdict is not None and pair not in told:
-                told.add(pair)
-                yield from _of_verdict(verdict, row.label, study.point)
+        if (may := _may_be_best(study, row)) is not None:
+            yield row.label, None, None, study.point, "may_be_best", float(may)
+        if row.over_local is not None:
+            ends = row.over_local.interval
+            half = getattr(row.over_local, "simultaneous", None)
+            low, high = (ends.low, ends.high) if half is None else (ends.mean - half, ends.mean + half)
+            yield from _of_gain(row.over_local, study.point, low, high)
     labels, other = [row.label for row in board], OTHER_POINT[study.point]
-    against = {(BASELINE, other): labels, (FINE_TUNED, study.point): [one for one in labels if one != BASELINE]}
-    for (base, point), ours in against.items():
-        pairs = [(label, base) for label in ours if label != base and base in labels]
-        for contrast in family(study.scores, pairs, point):
-            if point == other or (contrast.method, base) not in told:
-                yield from _of_verdict(contrast, contrast.method, point)
+    if BASELINE in labels:
+        yield from _of_pairs(study, [(label, BASELINE) for label in labels if label != BASELINE], other)
+    if FINE_TUNED in labels:
+        others = [label for label in labels if label not in (BASELINE, FINE_TUNED)]
+        yield from _of_pairs(study, [(label, FINE_TUNED) for label in others], study.point)
 
 
-def _other(verdict: Verdict, method: str) -> str:
-    """The other method of a verdict."""
-    return verdict.against if verdict.method == method else verdict.method
+def _may_be_best(study: Study, row: LeaderboardRow) -> bool | None:
+    """Whether nobody is surely better; None for a method that is not judged: a reference, failed, or not at work."""
+    test, label = study.sequential_test, row.label
+    if row.is_reference or row.failed or is_degenerate(study, label):
+        return None
+    if test is not None and label not in {*test.candidates, *test.out}:
+        return None
+    return row.behind is None or row.behind.stated != "better"
 
 
-def _of_verdict(verdict: Verdict, method: str, point: str) -> Iterator[Number]:
-    """The interval of a difference, seen from this one of its two methods."""
-    mean, half = verdict.interval.mean, getattr(verdict, "simultaneous", None)
-    low, high = (verdict.interval.low, verdict.interval.high) if half is None else (mean - half, mean + half)
-    against = _other(verdict, method)
-    if method != verdict.method:
-        mean, low, high = -mean, None if high is None else -high, None if low is None else -low
-    values = {"gain": mean, "gain_low": low, "gain_high": high, "withheld": float(verdict.stated == "withheld")}
-    yield from ((method, against, None, point, name, float(v)) for name, v in values.items() if v is not None)
+def _of_pairs(study: Study, pairs: Sequence[tuple[str, str]], point: str) -> Iterator[Number]:
+    """Differences that the comparison does not test itself, with Student t intervals over seeds and test samples.
+
+    Where seeds are added, a method may stop after any look, so that all pairs and all looks are corrected together, by
+    Bonferroni. None without three seeds, or without any spread.
+    """
+    confidence = 1 - (1 - CONFIDENCE) / max(1, len(pairs) * looks_of(study))
+    for single in contrasts(study.scores, pairs, point):
+        values = single.interval.values
+        if len(values) >= LEAST_SEEDS and np.ptp(values) > 0:
+            ends = interval(values, confidence, single.interval.samples)
+            yield from _of_gain(with_doubt(study, single), point, ends.low, ends.high)
+
+
+def looks_of(study: Study) -> int:
+    """After how many numbers of seeds the comparison may have ended."""
+    rule = study.plan.stopping_rule
+    return 1 if rule is None else sum(look <= rule["most"] for look in LOOKS)
+
+
+def _of_gain(verdict: Verdict, point: str, low: float | None, high: float | None) -> Iterator[Number]:
+    """The rows of a difference with the ends of its interval."""
+    values = {
+        "gain": verdict.interval.mean,
+        "gain_low": low,
+        "gain_high": high,
+        "seeds": float(verdict.interval.seeds),
+        "withheld": float(verdict.is_withheld or bool(verdict.doubt)),
+    }
+    for name, value in values.items():
+        if value is not None and not np.isnan(value):
+            yield verdict.method, verdict.against, None, point, name, float(value)
 
 
 def _of_newcomers(study: Study) -> Iterator[Number]:
-    """Verdicts on scores of newcomers, paired by seed: Student t intervals, all pairs corrected by Bonferroni."""
-    runs = {label: run for label, run in study.runs.items() if label not in study.plan.references}
-    every = {label: scores_after_most_epochs(study.metric, run.newcomers()) for label, run in runs.items()}
+    """Differences of newcomers' scores, paired by seed, with Student t intervals over seeds alone.
+
+    Corrected by Bonferroni for methods and looks. Who may be best: nobody is above it by a one-sided interval,
+    corrected for the number of others (multiple comparisons with the best: Hsu, 1984).
+    """
+    judged = [label for label in study.runs if label not in study.plan.references and not is_degenerate(study, label)]
+    every = {label: scores_after_most_epochs(study.metric, study.runs[label].newcomers()) for label in judged}
     scores = {label: values for label, values in every.items() if len(values) >= LEAST_SEEDS}
-    confidence = 1 - (1 - CONFIDENCE) / max(1, comb(len(scores), 2))
-    gains: dict[tuple[str, str], tuple[float, float, float]] = {}
-    for one, two in combinations(scores, 2):
-        values = (scores[one] - scores[two]).dropna()
-        ends = interval(values.tolist(), confidence) if len(values) >= LEAST_SEEDS else None
-        if ends is not None and ends.low is not None and ends.high is not None:
-            gains[one, two] = ends.mean, ends.low, ends.high
-            gains[two, one] = -ends.mean, -ends.high, -ends.low
+    level = (1 - CONFIDENCE) / max(1, (len(scores) - 1) * looks_of(study))
     for label in scores:
-        worse_than = [other for other in scores if (label, other) in gains and gains[label, other][2] < 0]
-        yield label, None, None, NEWCOMERS, "may_be_best", float(not worse_than)
+        above = (_ends(scores[other], scores[label], 1 - 2 * level) for other in scores if other != label)
+        is_behind = any(ends is not None and ends[1] > 0 for ends in above)
+        yield label, None, None, NEWCOMERS, "may_be_best", float(not is_behind)
         for against in (BASELINE, FINE_TUNED):
-            if (label, against) in gains:
-                for name, value in zip(("gain", "gain_low", "gain_high"), gains[label, against], strict=True):
+            ends = _ends(scores[label], scores[against], 1 - level) if against in scores and against != label else None
+            if ends is not None:
+                for name, value in zip(("gain", "gain_low", "gain_high", "seeds"), ends, strict=True):
                     yield label, against, None, NEWCOMERS, name, value
+
+
+def _ends(ours: pd.Series, theirs: pd.Series, confidence: float) -> tuple[float, float, float, float] | None:
+    """Mean, low and high of the paired differences, and their number; None without three, or without any spread."""
+    values = (ours - theirs).dropna().tolist()
+    if len(values) < LEAST_SEEDS or np.ptp(values) == 0:
+        return None
+    ends = interval(values, confidence)
+    assert ends.low is not None
+    assert ends.high is not None
+    return ends.mean, ends.low, ends.high, float(len(values))
 
 
 def beside_recorded(recorded: pd.DataFrame, own: pd.DataFrame, point: str) -> pd.DataFrame:
@@ -127,44 +162,41 @@ def beside_recorded(recorded: pd.DataFrame, own: pd.DataFrame, point: str) -> pd
     recorded, own: rows of one setting. The difference is paired by seed, with a Student t interval over seeds alone,
     corrected by Bonferroni for the number of further methods: the outcomes of test samples are not recorded.
     """
-    scores = recorded[(recorded["quantity"] == "score") & (recorded["point"] == point) & recorded["seed"].notna()]
-    rivals = set(recorded[(recorded["quantity"] == "may_be_best") & (recorded["value"] == 1)]["method"])
-    means = scores[scores["method"].isin(rivals)].groupby("method")["value"].mean()
-    methods = own["method"].unique().tolist()
     known = own["against"].isna() | own["against"].isin((BASELINE, FINE_TUNED))
     ours = own[known & (own["quantity"] != "may_be_best")]
-    if means.empty:
+    scores = recorded[(recorded["quantity"] == "score") & (recorded["point"] == point) & recorded["seed"].notna()]
+    rivals = set(recorded[(recorded["quantity"] == "may_be_best") & (recorded["value"] == 1)]["method"])
+    by_method = {str(m): rows.set_index("seed")["value"] for m, rows in scores.groupby("method") if m in rivals}
+    if own.empty or not by_method:
         return ours
-    leader, setting = str(means.idxmax()), str(own["setting"].iloc[0])
-    best = scores[scores["method"] == leader].set_index("seed")["value"]
+    # The best over the seeds that all of them have.
+    shared = pd.DataFrame(by_method).dropna()
+    leader, setting = str(shared.mean().idxmax() if len(shared) else next(iter(by_method))), str(own["setting"].iloc[0])
+    methods, rows = own["method"].unique().tolist(), list[tuple[Any, ...]]()
     confidence = 1 - (1 - CONFIDENCE) / len(methods)
-    rows = list[tuple[Any, ...]]()
     for method in methods:
         mine = own[(own["method"] == method) & (own["quantity"] == "score") & (own["point"] == point)]
-        values = (mine.set_index("seed")["value"] - best).dropna().tolist()
-        ends = interval(values, confidence)
-        is_worse = False
-        if len(values) >= LEAST_SEEDS and ends.low is not None and ends.high is not None:
-            is_worse = ends.high < 0
-            named = {"gain": ends.mean, "gain_low": ends.low, "gain_high": ends.high}
-            rows += [(setting, method, leader, None, point, name, value) for name, value in named.items()]
-        rows.append((setting, method, None, None, point, "may_be_best", float(not is_worse)))
+        ends = _ends(mine.set_index("seed")["value"], by_method[leader], confidence)
+        rows.append((setting, method, None, None, point, "may_be_best", float(ends is None or ends[2] >= 0)))
+        if ends is not None and leader not in (BASELINE, FINE_TUNED):
+            named = zip(("gain", "gain_low", "gain_high", "seeds"), ends, strict=True)
+            rows += [(setting, method, leader, None, point, name, value) for name, value in named]
     added = pd.DataFrame(rows, columns=list(COLUMNS)).astype({"seed": "Int32"})
     return pd.concat([ours, added], ignore_index=True)
 
 
 def about(study: Study, facts: Mapping[str, Any], refused: Mapping[str, str]) -> dict[str, Any]:
     """What was compared in a setting, and when. facts: of the plan; refused: methods that do not apply, and why."""
+    dealt = next((run.partition() for run in study.runs.values()), {})
     counts, entries = class_counts(study), [e for e in study.plan.entries if e.status in ("done", "stopped")]
     seconds = [float(Records(path).timings()["cpu"].sum()) for path in {study.folder / e.path for e in entries}]
     return {
         **facts,
-        "date": date.today().isoformat(),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "version": __version__,
         "metric": study.metric.label,
         "margin": (study.plan.stopping_rule or {}).get("margin", 0.0) / study.metric.factor,
-        "most_seeds": (study.plan.stopping_rule or {}).get("most"),
-        "clients": len(next(iter(counts), [])),
+        "clients": int(max((len(tree["clients"]) for tree in dealt.values() if "clients" in tree), default=0)),
         "samples": float(np.median([sum(client) for seed in counts for client in seed])) if counts else None,
         "heterogeneity": heterogeneity(counts),
         "runs": len(seconds),

@@ -1,12 +1,11 @@
 """The page of the field, its tables as files, all made of field.parquet."""
 
-from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from html import escape
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import plotly.graph_objects as go
 
 from fedbench.config.words import plural
@@ -15,21 +14,31 @@ from fedbench.report.table import Column, Table
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure, show_legend
 from fedbench.report.typeset import Cell, sentence
-from fedbench.report.verdicts import SEQUENTIAL_TONES
+from fedbench.report.verdicts import BETTER, SEQUENTIAL_TONES, WORSE
 from fedbench.results.files import write_atomically
 from fedbench.results.tables import BASELINE
-from fedbench_papers.field.findings import findings
+from fedbench_papers.field.findings import better_than_local, findings
 from fedbench_papers.field.guide import guide
-from fedbench_papers.field.measures import FINE_TUNED
+from fedbench_papers.field.measures import FINE_TUNED, NEWCOMERS
 from fedbench_papers.field.record import COLUMNS, FIELD_FILE, QUANTITIES, FieldRecord
-from fedbench_papers.field.standings import POOLED, Field, Standing, family_of, kind_of
+from fedbench_papers.field.standings import POOLED, Field, family_of, kind_of
 
 TONES = {"better": "above", "worse": "below"}
 MAP_NOTES = (
-    "Test score in %, mean over clients and seeds, beside it the number of seeds; in bold where the method may be the "
-    "best of its setting, because no other one is surely better.",
-    "A setting adds seeds until it is decided who is best and who is better than local training, or it is given up.",
-    f"{POOLED} trains on the data of all clients and does not compete.",
+    "Test score in %, mean over clients and seeds; in bold where the method is among the possible best of its setting, "
+    "because no other one is surely above it",
+    "* better than local training, † worse; scores are of different numbers of seeds, so that differences count, which "
+    "are paired",
+    "in brackets: degenerate, the method was not at work and is not judged; –: it does not apply, or failed",
+    f"{POOLED} trains on the data of all clients and does not compete",
+)
+NEWCOMERS_NOTE = (
+    "Scores of newcomers are tested over seeds alone, as many as the participants' own verdicts took; intervals are "
+    "corrected for methods and looks."
+)
+ADDED_NOTE = (
+    "added: compared with the best of the others by the recorded scores of the same seeds alone, and with local "
+    "training in a comparison of its own"
 )
 ASKED = (
     "Which method of personalised federated learning helps where, with the same partitions, models and tuning for all, "
@@ -75,50 +84,47 @@ def answer(field: Field) -> str:
     settings = field.settings
     if not settings:
         return "Nothing has been compared yet."
-    pays = [name for name in settings if any(s.over_local and s.over_local.is_better for s in field.rivals(name))]
-    tuned = [
-        name
-        for name in settings
-        if any((g := field.gain(name, s.method, FINE_TUNED)) and g.is_better for s in field.rivals(name))
-    ]
-    text = f"In {len(pays)} of {plural(len(settings), 'setting')} collaborating is better than local training, and in "
-    text += f"{len(tuned)} some method is better than {FINE_TUNED}, a shared model that every client fine-tunes."
-    everywhere = [
-        m
-        for m in field.competing
-        if (own := field.of_method(m)) and all(s.may_be_best for s in own) and len(own) == len(settings)
-    ]
-    text += (
-        f" May be the best in every setting: {', '.join(everywhere)}."
-        if everywhere
-        else " No method may be the best in every setting."
-    )
-    return text
+    pays = [name for name in settings if better_than_local(field, name)]
+    gains = {name: [field.gain(name, one.method, FINE_TUNED) for one in field.rivals(name)] for name in settings}
+    tuned = [name for name in settings if any(gain is not None and gain.is_better for gain in gains[name])]
+    text = f"In {len(pays)} of {plural(len(settings), 'setting')} a method was shown to be better than local training, "
+    text += f"and in {len(tuned)} one was shown to be better than {FINE_TUNED}, a shared model that every client "
+    text += "fine-tunes."
+    possible = [{one.method for one in field.possible_best(name)} for name in settings]
+    everywhere = [method for method in field.competing if all(method in names for names in possible)]
+    if everywhere:
+        return f"{text} Among the possible best in every setting: {', '.join(everywhere)}."
+    return f"{text} No method is among the possible best in every setting."
 
 
 def budget(field: Field) -> str:
     """What stands behind the page."""
-    runs = sum(field.about(name)["runs"] for name in field.settings)
-    seeds = sum(standing.seeds for standing in field.standings.values())
+    runs, hours = (sum(field.about(name)[key] for name in field.settings) for key in ("runs", "hours"))
     size = f"{plural(len(field.competing), 'method')}, {plural(len(field.settings), 'setting')}"
-    return f"{size}, {seeds:,} final runs of {runs:,} in all."
+    return f"{size}, {runs:,} runs in {hours:.1f} hours of a core."
 
 
 def map_table(field: Field) -> Table:
     """Methods by settings: score, whether it is better than local training, and whether it may be the best."""
     columns = [
-        Column[str]("method", lambda method: Cell(method, method=method, title=family_of(method))),
+        Column[str]("method", partial(_head_of, field)),
         Column[str]("family", family_of),
-        Column[str]("may be best", partial(_count_of_best, field)),
+        Column[str]("possible best", partial(_count_of_best, field)),
         *(Column[str](field.title(name), partial(map_cell, field, name)) for name in field.settings),
     ]
-    table = Table.of(columns, field.methods, least=3, title="Methods by settings", name="map", notes=list(MAP_NOTES))
-    return Table(table.heads, table.lines, 2, table.title, notes=table.notes, name=table.name)
+    notes = [*MAP_NOTES, *([ADDED_NOTE] if any(field.about(name).get("added") for name in field.settings) else [])]
+    table = Table.of(columns, field.methods, least=3, title="Methods by settings", name="map", notes=notes)
+    return replace(table, left=2)
+
+
+def _head_of(field: Field, method: str) -> Cell:
+    is_added = any(method in field.about(name).get("added", ()) for name in field.settings)
+    return Cell(f"{method} (added)" if is_added else method, method=method)
 
 
 def _count_of_best(field: Field, method: str) -> str:
-    own = field.of_method(method)
-    return "" if method == POOLED else f"{sum(one.may_be_best for one in own)} of {len(own)}"
+    judged = [one for one in field.of_method(method) if one.may_be_best is not None]
+    return f"{sum(bool(one.may_be_best) for one in judged)} of {len(judged)}" if judged else ""
 
 
 def map_cell(field: Field, setting: str, method: str) -> Cell:
@@ -127,14 +133,16 @@ def map_cell(field: Field, setting: str, method: str) -> Cell:
     if standing is None:
         why = about["refused"].get(method) or about["failed"].get(method) or ""
         return Cell("–" if why else "", title=why, tone="quiet")
-    gain = standing.over_local
     if method in about["degenerate"]:
         words = "degenerate: it was not at work, so that it is not judged"
         return Cell(f"({100 * standing.score:.1f})", tone="quiet", title=words)
-    tone = "baseline" if method in (BASELINE, POOLED) else TONES.get(gain.relation, "open") if gain else "open"
-    told = "" if gain is None else f"over local training {gain.text()} points"
-    place = int(standing.may_be_best)
-    return Cell(f"{100 * standing.score:.1f}", place=place, tone=tone, small=str(standing.seeds), title=told)
+    gain = standing.over_local
+    relation = "open" if gain is None else gain.relation
+    tone = "baseline" if method in (BASELINE, POOLED) else TONES.get(relation, "open")
+    told = plural(standing.seeds, "seed")
+    told += "" if gain is None else f"; over local training {gain.text()} points, {plural(gain.seeds, 'seed')}"
+    mark = "" if method == POOLED else {"better": BETTER, "worse": WORSE}.get(relation, "")
+    return Cell(f"{100 * standing.score:.1f}", place=int(bool(standing.may_be_best)), tone=tone, mark=mark, title=told)
 
 
 def settings_line(field: Field, name: str) -> str:
@@ -142,17 +150,20 @@ def settings_line(field: Field, name: str) -> str:
     about = field.about(name)
     config, distance = about["config"], about["heterogeneity"]
     estimate = "" if about.get("estimate") is None else f", {about['estimate']:.1f} were estimated"
+    judged = [one for one in field.rivals(name) if one.may_be_best is not None]
     facts = [
-        f"{about['clients']} clients",
+        plural(about["clients"], "client"),
         "" if about["samples"] is None else f"{about['samples']:.0f} training samples each in the median",
         "" if distance is None else f"class distributions differ by {distance:.2f} (total variation)",
         f"{config['model']['name']}, {plural(config['rounds'], 'round')}",
         f"{about['metric']} decides",
         f"a difference below {100 * about['margin']:g} points is too small to matter",
         f"{plural(about['runs'], 'run')} in {about['hours']:.1f} hours of a core{estimate}",
-        str(about["date"]),
+        f"{len(field.possible_best(name))} of {plural(len(judged), 'method')} may be the best",
+        str(about["date"])[:10],
     ]
-    return sentence("; ".join(filter(None, facts))) + "."
+    note = f" {NEWCOMERS_NOTE}" if field.point(name) == NEWCOMERS else ""
+    return sentence("; ".join(filter(None, facts))) + "." + note
 
 
 def refusals(field: Field) -> list[tuple[str, str, str]]:
@@ -170,10 +181,15 @@ def chart_section(field: Field) -> ChartSection:
     pictures = charts(
         ("heterogeneity", "Gain by heterogeneity", gain_figure(field, "heterogeneity"), ""),
         ("samples", "Gain by training samples of a client", gain_figure(field, "samples"), ""),
-        ("cost", "Gain by processor time", cost_figure(field), "A point is a method, mean over its settings."),
+        (
+            "cost",
+            "Gain by processor time",
+            cost_figure(field),
+            "A point is a method that runs in every setting, mean over these.",
+        ),
     )
     return ChartSection(
-        "where", "Where collaboration pays", pictures, f"Points gained {against}; a place is a setting."
+        "where", "Where collaboration pays", pictures, f"Points gained {against}; a point is a setting."
     )
 
 
@@ -185,48 +201,33 @@ def gain_figure(field: Field, fact: str) -> go.Figure | None:
     }
     kinds = {"shared": "c4", "personal": "accent", "pooled": "quiet"}
     fig = figure(360, xaxis=axis(titles[fact]), yaxis=axis("gain over local training, points", zeroline=True))
-    drawn = False
     for kind, colour in kinds.items():
         spots = []
         for name in field.settings:
-            value, local = field.about(name)[fact], field.standings.get((name, BASELINE))
             best = field.standings.get((name, POOLED)) if kind == "pooled" else field.best_of(name, kind)
-            if value is not None and local is not None and best is not None:
-                spots.append((value, 100 * (best.score - local.score), f"{field.title(name)}: {best.method}"))
+            gain = None if best is None else field.difference(name, best.method, BASELINE)
+            if best is not None and gain is not None and field.about(name)[fact] is not None:
+                spots.append((field.about(name)[fact], 100 * gain, f"{field.title(name)}: {best.method}"))
         if spots:
-            drawn = True
             x, y, names = zip(*sorted(spots), strict=True)
             marker = {"color": LIGHT[colour], "size": 10}
             fig.add_scatter(x=x, y=y, text=[escape(n) for n in names], name=kind, mode="markers", marker=marker)
     show_legend(fig)
-    return fig if drawn else None
+    return fig if fig.data else None
 
 
 def cost_figure(field: Field) -> go.Figure | None:
     """Mean gain over local training by processor time in multiples of a fine-tuned shared model's."""
-    spots = []
-    for method in field.competing:
-        ratios, gains = _costs(field, field.of_method(method))
-        if ratios:
-            spots.append((float(np.mean(ratios)), 100 * float(np.mean(gains)), method))
-    if not spots:
+    points = field.costs_and_gains(field.settings)
+    if not points:
         return None
-    x, y, names = zip(*sorted(spots), strict=True)
+    names = sorted(points, key=lambda method: points[method])
     across = axis(f"processor time, times that of {FINE_TUNED}", type="log")
     fig = figure(360, xaxis=across, yaxis=axis("gain over local training, points"))
     colours = [LIGHT["c4"] if kind_of(name) == "shared" else LIGHT["accent"] for name in names]
+    x, y = [points[name][0] for name in names], [100 * points[name][1] for name in names]
     fig.add_scatter(x=x, y=y, text=[escape(n) for n in names], mode="markers", marker={"color": colours, "size": 9})
     return fig
-
-
-def _costs(field: Field, standings: Sequence[Standing]) -> tuple[list[float], list[float]]:
-    ratios, gains = [], []
-    for one in standings:
-        ours, base = (field.number(one.setting, m, "seconds") for m in (one.method, FINE_TUNED))
-        if ours and base and one.over_local is not None:
-            ratios.append(ours / base)
-            gains.append(one.over_local.mean)
-    return ratios, gains
 
 
 def dictionary() -> str:

@@ -74,8 +74,11 @@ class FieldPlan(BaseModel):
         own, tree = self.settings[name], dict(self.common)
         for config in (self.settings[own.base].config if own.base else {}, own.config):
             for key, value in config.items():
-                is_more = isinstance(value, dict) and ("name" not in value or "name" not in (tree.get(key) or {}))
-                tree[key] = {**tree.get(key, {}), **value} if is_more else value
+                if isinstance(value, dict):
+                    is_another = "name" in value and "name" in tree.get(key, {})
+                    tree[key] = {**(self.common if is_another else tree).get(key, {}), **value}
+                else:
+                    tree[key] = value
         return tree
 
     def config(self, name: str, sources: Mapping[str, str], keys: Values | None = None) -> Config:
@@ -106,4 +109,7 @@ def part_of(names: Sequence[str], shard: str) -> list[str]:
     known = re.fullmatch(r"(\d+)/(\d+)", shard)
     if known is None or not 1 <= int(known[1]) <= int(known[2]):
         raise ConfigError(f"--shard {shard}: must be K/N with 1 <= K <= N, for example 2/5, the second of five parts")
-    return list(names[int(known[1]) - 1 :: int(known[2])])
+    part = list(names[int(known[1]) - 1 :: int(known[2])])
+    if not part:
+        raise ConfigError(f"--shard {shard}: there are {len(names)} settings, and none in this part")
+    return part

@@ -39,9 +39,10 @@ QUANTITIES = {
     "megabytes": "traffic of a client in a run, both ways, in MB (10^6 bytes)",
     "steps": "gradient steps of a client in a run; of centralized its own",
     "gain": "mean difference over seeds, as a share",
-    "gain_low": "low end of its interval, corrected for the number of methods and, where seeds were added, of looks",
+    "gain_low": "low end of its interval, corrected for the number of methods of the setting and of looks at its seeds",
     "gain_high": "high end of it",
-    "withheld": "1 if the difference is decided only because of an outlying seed, or stands under a doubt",
+    "seeds": "number of seeds behind a difference",
+    "withheld": "1 if no verdict is given although the interval decides: an outlying seed decides, or there is a doubt",
     "may_be_best": "1 if the method may be the best of its setting, 0 if another one is surely better; missing where "
     "the method was not at work (degenerate) or does not compete",
     "candidates": "number of candidates of tuning",
@@ -103,21 +104,36 @@ class FieldRecord:
         ours = self.numbers
         kept = ours[(ours["setting"] != name) | ~ours["method"].isin(set(numbers["method"]))]
         known = self.about[name]
-        further = set(numbers["method"])
-        both: dict[str, Any] = {}
+        further = {*numbers["method"], *about["failed"]}
+        both: dict[str, Any] = {"date": about["date"]}
         for key in ("chosen", "refused", "failed"):
-            both[key] = {**known[key], **{label: value for label, value in about[key].items() if label in further}}
-        both["degenerate"] = sorted({*known["degenerate"], *(further & {*about["degenerate"]})})
+            kept_words = {label: value for label, value in known[key].items() if label not in further}
+            both[key] = {**kept_words, **{label: value for label, value in about[key].items() if label in further}}
+        still = {*known["degenerate"]} - further
+        both["degenerate"] = sorted(still | (further & {*about["degenerate"]}))
         added = sorted({*known.get("added", ()), *further})
         return FieldRecord(_joined([kept, numbers]), {**self.about, name: {**known, **both, "added": added}})
 
     def merged(self, others: Iterable["FieldRecord"]) -> "FieldRecord":
-        """With the settings of other records, the one judged last where several have a setting."""
+        """With the settings of other records, that of the later date where several have one.
+
+        Methods that were added to a setting stay.
+        """
         record = self
         for other in others:
             for name, about in other.about.items():
-                if name not in record.about or record.about[name]["date"] <= about["date"]:
-                    record = record.with_setting(name, other.numbers[other.numbers["setting"] == name], about)
+                rows = other.numbers[other.numbers["setting"] == name]
+                if name not in record.about:
+                    record = record.with_setting(name, rows, about)
+                    continue
+                ours, before = record.numbers[record.numbers["setting"] == name], record.about[name]
+                is_later = about["date"] > before["date"]
+                first, second = ((rows, about), (ours, before)) if is_later else ((ours, before), (rows, about))
+                record = record.with_setting(name, *first)
+                extra = {*second[1].get("added", ())} - {*first[0]["method"]}
+                if extra:
+                    own = second[0][second[0]["method"].isin(extra)]
+                    record = record.with_methods(name, own, {**second[1], "failed": {}, "date": first[1]["date"]})
         return record
 
     def settings(self) -> list[str]:

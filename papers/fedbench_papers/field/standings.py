@@ -1,8 +1,9 @@
 """How every method stands in every setting: the record's numbers, read once, as findings, guide and page use them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import fmean
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import pandas as pd
 
 from fedbench.methods import METHODS, load
 from fedbench.methods.base import About
+from fedbench.report.typeset import MINUS
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Relation, relation_of_interval
 from fedbench_papers.field.measures import FINE_TUNED
@@ -25,20 +27,21 @@ SHARED, BASE, OWN = "global", "baseline", "own"
 class Gain:
     """How much better a method is than another on test, as a share, with its simultaneous interval.
 
-    margin: a difference too small to matter. is_withheld: it is decided only with an outlier, or under a doubt.
+    seeds: those behind it. margin: a difference too small to matter. is_withheld: an outlying seed decides it, or there
+    is a doubt.
     """
 
     mean: float
     low: float
     high: float
+    seeds: int
     margin: float
     is_withheld: bool
 
     @property
     def relation(self) -> Relation:
-        if self.is_withheld:
-            return "withheld"
-        return relation_of_interval(Bound(self.mean, self.low, self.high, np.nan, 3), self.margin)
+        relation = relation_of_interval(Bound(self.mean, self.low, self.high, np.nan, self.seeds), self.margin)
+        return "withheld" if self.is_withheld and relation in ("better", "worse") else relation
 
     @property
     def is_better(self) -> bool:
@@ -50,22 +53,23 @@ class Gain:
 
     def text(self) -> str:
         """`+3.2 (1.1 to 5.3)`, in points."""
-        if not np.isfinite([self.low, self.high]).all():
-            end = f"at most {100 * self.high:+.1f}" if np.isfinite(self.high) else f"at least {100 * self.low:+.1f}"
-            return f"{100 * self.mean:+.1f} ({end})"
-        return f"{100 * self.mean:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f})"
+        return f"{100 * self.mean:+.1f} ({100 * self.low:+.1f} to {100 * self.high:+.1f})".replace("-", MINUS)
 
 
 @dataclass(frozen=True)
 class Standing:
-    """A method in a setting. score: mean over seeds, as a share. over_local: None for local training itself."""
+    """A method in a setting.
+
+    score: mean over its seeds, as a share; of methods with other seeds only differences compare (`Field.difference`).
+    over_local: None for local training itself. may_be_best: None if it is not judged.
+    """
 
     setting: str
     method: str
     score: float
     seeds: int
     over_local: Gain | None
-    may_be_best: bool
+    may_be_best: bool | None
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,7 @@ class Field:
     @cached_property
     def methods(self) -> list[str]:
         """By family, then by the number of settings in which they may be best."""
-        best = {m: sum(s.may_be_best for s in self.of_method(m)) for m in self.record.methods()}
+        best = {m: sum(bool(s.may_be_best) for s in self.of_method(m)) for m in self.record.methods()}
         return sorted(best, key=lambda m: (family_of(m), -best[m], m))
 
     @property
@@ -131,12 +135,17 @@ class Field:
     def gain(self, setting: str, method: str, against: str, point: str | None = None) -> Gain | None:
         """A method's gain over another one; None without a verdict."""
         at = point or self.point(setting)
-        mean, low, high, withheld = (
-            self.number(setting, method, name, at, against) for name in ("gain", "gain_low", "gain_high", "withheld")
-        )
-        if mean is None or low is None or high is None:
+        names = ("gain", "gain_low", "gain_high", "seeds", "withheld")
+        mean, low, high, seeds, withheld = (self.number(setting, method, name, at, against) for name in names)
+        if mean is None or low is None or high is None or seeds is None:
             return None
-        return Gain(mean, low, high, self.about(setting)["margin"], bool(withheld))
+        return Gain(mean, low, high, int(seeds), self.about(setting)["margin"], bool(withheld))
+
+    def difference(self, setting: str, method: str, other: str, quantity: str = "score") -> float | None:
+        """How much higher a number of a method is than that of another one, mean over the seeds that both have."""
+        point = self.point(setting)
+        both = self.by_seed(setting, method, quantity, point) - self.by_seed(setting, other, quantity, point)
+        return None if both.dropna().empty else float(both.mean())
 
     @cached_property
     def standings(self) -> dict[tuple[str, str], Standing]:
@@ -148,25 +157,49 @@ class Field:
                 if score is not None:
                     best = self.number(setting, method, "may_be_best", self.point(setting))
                     gain = self.gain(setting, method, BASELINE)
-                    known[setting, method] = Standing(setting, method, *score, gain, bool(best))
+                    may = None if best is None else bool(best)
+                    known[setting, method] = Standing(setting, method, *score, gain, may)
         return known
 
     def of_method(self, method: str) -> list[Standing]:
         return [standing for (_, name), standing in self.standings.items() if name == method]
 
     def in_setting(self, setting: str) -> list[Standing]:
-        """The best mean first."""
+        """The best first, by the mean difference from local training."""
         known = [standing for (name, _), standing in self.standings.items() if name == setting]
-        return sorted(known, key=lambda standing: -standing.score)
+        return sorted(known, key=lambda standing: -(self.difference(setting, standing.method, BASELINE) or 0.0))
 
     def rivals(self, setting: str) -> list[Standing]:
-        """Those that compete, the best mean first."""
-        return [standing for standing in self.in_setting(setting) if standing.method != POOLED]
+        """Those that compete and were at work, the best first."""
+        asleep = {POOLED, *self.about(setting)["degenerate"]}
+        return [standing for standing in self.in_setting(setting) if standing.method not in asleep]
 
-    def best_of(self, setting: str, families: str) -> Standing | None:
-        """The best mean of the methods with one model for all (`shared`) or with personal ones (`personal`)."""
-        ours = [one for one in self.rivals(setting) if kind_of(one.method) == families]
+    def possible_best(self, setting: str) -> list[Standing]:
+        """Those above which no other one surely is."""
+        return [standing for standing in self.rivals(setting) if standing.may_be_best]
+
+    def best_of(self, setting: str, kind: str) -> Standing | None:
+        """The best of the methods with one model for all (`shared`) or with personal ones (`personal`)."""
+        ours = [one for one in self.rivals(setting) if kind_of(one.method) == kind]
         return ours[0] if ours else None
+
+    def costs_and_gains(self, settings: Sequence[str]) -> dict[str, tuple[float, float]]:
+        """By method, mean over settings: processor time in multiples of fedavg-ft's, and gain over local.
+
+        Of the methods that run in all of these settings.
+        """
+        points = {}
+        for method in self.competing:
+            pairs = [self._cost_and_gain(setting, method) for setting in settings]
+            known = [pair for pair in pairs if pair is not None]
+            if known and len(known) == len(pairs):
+                points[method] = (fmean(ratio for ratio, _ in known), fmean(gain for _, gain in known))
+        return points
+
+    def _cost_and_gain(self, setting: str, method: str) -> tuple[float, float] | None:
+        ours, base = (self.number(setting, one, "seconds") for one in (method, FINE_TUNED))
+        gain = None if method == BASELINE else self.difference(setting, method, BASELINE)
+        return None if not ours or not base or gain is None else (ours / base, gain)
 
 
 def _text(value: Any) -> str | None:

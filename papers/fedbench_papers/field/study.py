@@ -1,5 +1,6 @@
 """Runs the field: each setting is a comparison in a folder of its own, and its numbers go into the record."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -24,6 +25,7 @@ from fedbench_papers.field.plan import FieldPlan, part_of
 from fedbench_papers.field.record import FIELD_FILE, RECORDED, FieldRecord
 
 FOLDER = "field"
+log = logging.getLogger("fedbench")
 
 
 class FieldResult(StudyResult):
@@ -70,17 +72,14 @@ class FieldRun:
         """The comparison in a setting, not run yet, and the methods that do not apply there, with the reason.
 
         Methods that are named, rather than all, are compared beside those that were compared in this folder before.
-        Raises ConfigError, also for a method that is named and does not apply.
+        Raises ConfigError.
         """
         folder = self.folder / name
         config = self.plan.config(name, self.sources, {**self.keys, "out": str(folder)})
-        before = [label for label in Plan.read(folder).labels() if is_name(label)] if is_study(folder) else []
-        asked = list(dict.fromkeys([*before, *self.methods])) if self.methods else names()
-        refused = {} if self.methods else dict(refusals(config, asked))
-        for method in self.methods:
-            for label, why in refusals(config, [method]):
-                raise ConfigError(f"setting {name}: {label}: {why}")
-        applicable = [method for method in asked if method not in refused and method not in BASELINES]
+        refused = dict(refusals(config, self.methods or names()))
+        before = [label for label in Plan.read(folder).labels() if is_plain(label)] if is_study(folder) else []
+        asked = [*before, *self.methods] if self.methods else names()
+        applicable = [m for m in dict.fromkeys(asked) if m not in refused and m not in BASELINES]
         studies, _, _ = plan_comparisons(config, applicable, self.plan.comparison_tuning())
         return studies[0], refused
 
@@ -96,8 +95,8 @@ class FieldRun:
         return {**words, "point": NEWCOMERS if setting.scores == NEWCOMERS else self.plan.comparison_tuning().point}
 
 
-def is_name(label: str) -> bool:
-    """Whether a label is the method's name; a variant's has options too, and stays in the record as it is."""
+def is_plain(label: str) -> bool:
+    """Whether a label has no options; that of a variant has, and the variant stays in the record as it is."""
     return " " not in label
 
 
@@ -121,21 +120,45 @@ def run_field(
 ) -> FieldResult:
     """Runs what is missing, and rewrites record and page after each setting. Raises ConfigError before the first run.
 
-    on_setting: called with the name of each setting before its runs.
+    on_setting: called with the name of each setting before its runs. Settings in which no named method applies are left
+    out.
     """
     require_distinct([ComparedMethod.parse(method) for method in run.methods])
-    chosen = run.settings
-    for name in chosen:
-        run.plan.config(name, run.sources, run.keys)
-    record = current_record(run.folder)
+    configs = {name: run.plan.config(name, run.sources, run.keys) for name in run.settings}
+    chosen, why = list[str](), ""
+    for name, config in configs.items():
+        require_same_protocol(current_record(run.folder), name, config)
+        refused = dict(refusals(config, run.methods)) if run.methods else {}
+        if run.methods and len(refused) == len(run.methods):
+            why = f"setting {name}: {'; '.join(f'{label}: {reason}' for label, reason in refused.items())}"
+            log.warning("left out: %s", why)
+        else:
+            chosen.append(name)
+    if not chosen:
+        raise ConfigError(why)
     for name in chosen:
         on_setting(name)
         study, refused = run.comparison(name)
         run_studies([study], trials, watch)
-        record = with_comparison(record, run, name, Study.load(study.folder), refused)
+        finished = Study.load(study.folder)
+        record = with_comparison(current_record(run.folder), run, name, finished, refused)
         record.write(run.folder / FIELD_FILE)
         write_field(run.folder)
     return FieldResult(run.folder)
+
+
+def require_same_protocol(record: FieldRecord, name: str, config: Config) -> None:
+    """Raises ConfigError if a setting of this name is recorded with other clients, models or rounds."""
+    if name not in record.about:
+        return
+    before, now = Config(**record.about[name]["config"]), config.model_copy(deep=True)
+    now.train.engine = before.train.engine
+    for section in ("partition", "public", "model", "train", "participation", "rounds"):
+        if getattr(before, section) != getattr(now, section):
+            raise ConfigError(
+                f"setting {name}: is recorded with {section} = {getattr(before, section)}, and the plan has "
+                f"{getattr(now, section)}; give it another name, or take another --out"
+            )
 
 
 def with_comparison(
@@ -143,19 +166,26 @@ def with_comparison(
 ) -> FieldRecord:
     """A record with the numbers of a finished comparison, or of the methods that it adds to a recorded setting.
 
-    Methods that were added earlier stay.
+    Methods that were added earlier stay. Raises ConfigError where scores are no shares of which more is better.
     """
+    if not study.metric.share or not study.metric.higher:
+        raise ConfigError(
+            f"setting {name}: {study.metric.label}: the field takes accuracies and AUROC, of which more is better"
+        )
     facts = run.facts(name)
     numbers, told = measure(name, study, facts["point"]), about(study, facts, refused)
     recorded = record.numbers[record.numbers["setting"] == name]
-    if not run.methods or set(recorded["method"]) <= set(numbers["method"]):
-        added = recorded[recorded["method"].isin(set(record.about.get(name, {}).get("added", ())))]
-        earlier = added[~added["method"].isin(set(numbers["method"]))]
-        after = record.with_setting(name, numbers, told)
-        return after.with_methods(name, earlier, record.about[name]) if len(earlier) else after
-    own = numbers[numbers["method"].isin(run.labels)]
-    others = recorded[~recorded["method"].isin(run.labels)]
-    return record.with_methods(name, beside_recorded(others, own, facts["point"]), told)
+    known = record.about.get(name, {})
+    if run.methods and not set(recorded["method"]) <= set(numbers["method"]):
+        own = numbers[numbers["method"].isin(run.labels)]
+        others = recorded[~recorded["method"].isin(run.labels)]
+        return record.with_methods(name, beside_recorded(others, own, facts["point"]), told)
+    if run.methods and known:
+        told["refused"] = {**known["refused"], **told["refused"]}
+        told["added"] = sorted({*known.get("added", ()), *run.labels})
+    after = record.with_setting(name, numbers, told)
+    earlier = recorded[recorded["method"].isin({*known.get("added", ())} - {*numbers["method"]})]
+    return after.with_methods(name, earlier, {**known, "failed": {}, "date": told["date"]}) if len(earlier) else after
 
 
 def merge_field(folder: Path, others: Sequence[Path]) -> FieldResult:

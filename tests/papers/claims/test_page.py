@@ -205,7 +205,7 @@ def test_the_papers_methods_stand_in_the_field_too(monkeypatch, tmp_path):
     monkeypatch.setattr("fedbench_papers.claims.page.FIELD_RECORDED", tmp_path / "field.parquet")
     monkeypatch.setattr("fedbench_papers.claims.page.OF_PAPERS", {"FedPer": "fedper", "CO-PFL": "co-pfl"})
     (line,) = in_field()
-    assert line.startswith("FedPer: of 2 settings better than local training in 1")
+    assert line.startswith("FedPer: in 2 settings where it was judged, better than local training in 1")
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [BOTH]}))
     page = write_claims(tmp_path).read_text()
     assert escape(line) in page

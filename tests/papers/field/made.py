@@ -51,7 +51,8 @@ def rows_of(
     rows: list[tuple[Any, ...]] = []
     for method, values in scores.items():
         rows += [(setting, method, None, seed, point, "score", value) for seed, value in enumerate(values)]
-        rows.append((setting, method, None, None, None, "seconds", (seconds or {}).get(method, 1.0)))
+        if values:
+            rows.append((setting, method, None, None, None, "seconds", (seconds or {}).get(method, 1.0)))
         if method != "centralized":
             rows.append((setting, method, None, None, point, "may_be_best", float(method in best)))
         if worst:
@@ -60,6 +61,7 @@ def rows_of(
         for method, ends in gains.items():
             rows += [(setting, method, against, None, point, name, end) for name, end in zip(GAIN, ends, strict=True)]
             rows.append((setting, method, against, None, point, "withheld", 0.0))
+            rows.append((setting, method, against, None, point, "seeds", 5.0))
     return pd.DataFrame(rows, columns=[*COLUMNS]).astype({"seed": "Int32"})
 
 

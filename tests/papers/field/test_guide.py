@@ -10,33 +10,35 @@ def test_a_fine_tuned_shared_model_comes_first_where_nothing_is_told_apart_from_
     one = advice(Field(made_record()), "clothes")
     assert (one.first, one.gain) == ("fedavg-ft", "+5.0 (+3.0 to +7.0) points over local training")
     assert one.why == (
-        "2 of 4 methods may be the best, and 2 of these are better than local training; fedavg-ft costs the least of "
-        "them. Not told apart from it as the best: fedper."
+        "2 of 4 methods may be the best, and 2 were shown to be better than local training, 2 of both kinds. fedavg-ft "
+        "is the simplest of them. Not told apart from it: fedper."
     )
 
 
-def test_local_training_comes_first_where_nothing_is_told():
+def test_local_training_comes_first_where_nothing_is_shown():
     one = advice(Field(made_record()), "lungs")
-    assert one.first == "local"
-    assert one.why == "4 of 4 methods may be the best; none of these is told to be better than local training."
+    assert (one.first, one.gain) == ("local", "no gain was shown")
+    assert one.why == "4 of 4 methods may be the best, and none was shown to be better than local training."
 
 
 def test_the_cheapest_of_the_best_comes_first_where_fine_tuning_is_behind():
     scores = {"local": [0.5], "fedavg-ft": [0.6], "fedper": [0.7], "ditto": [0.71]}
-    gains = {"fedavg-ft": UP, "fedper": UP, "ditto": UP}
-    rows = rows_of(
-        "a", scores, gains, ["fedper", "ditto"], seconds={"local": 1, "fedavg-ft": 1, "fedper": 2, "ditto": 5}
-    )
-    assert advice(Field(FieldRecord().with_setting("a", rows, about("A"))), "a").first == "fedper"
-
-
-def test_better_methods_that_are_not_the_best_are_counted():
-    rows = rows_of(
-        "a", {"local": [0.5], "fedavg-ft": [0.6], "fedper": [0.9]}, {"fedavg-ft": UP, "fedper": OPEN}, ["fedper"]
-    )
+    gains, seconds = {"fedavg-ft": UP, "fedper": UP, "ditto": UP}, {"local": 1, "fedavg-ft": 1, "fedper": 2, "ditto": 5}
+    rows = rows_of("a", scores, gains, ["fedper", "ditto"], seconds=seconds)
     one = advice(Field(FieldRecord().with_setting("a", rows, about("A"))), "a")
-    assert one.first == "local"
-    assert one.why.endswith("none of these is told to be better than local training, 1 others are.")
+    assert one.first == "fedper"
+    assert "fedper takes the least processor time of them." in one.why
+
+
+def test_a_method_that_was_shown_to_be_better_comes_before_a_possible_best_that_was_not():
+    scores, gains = {"local": [0.5], "fedavg-ft": [0.6], "fedper": [0.9]}, {"fedavg-ft": UP, "fedper": OPEN}
+    rows = rows_of("a", scores, gains, ["fedper"])
+    one = advice(Field(FieldRecord().with_setting("a", rows, about("A"))), "a")
+    assert one.first == "fedavg-ft"
+    assert one.why.startswith(
+        "1 of 3 methods may be the best, and 1 was shown to be better than local training, 0 of both"
+    )
+    assert one.why.endswith("Others may be better still, but were not shown to be better than local training.")
 
 
 def test_every_setting_has_a_line():

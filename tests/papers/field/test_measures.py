@@ -1,7 +1,5 @@
 """What a comparison measured, as rows of the record."""
 
-from math import comb
-
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +7,9 @@ from scipy import stats
 
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
-from fedbench_papers.field.measures import beside_recorded, heterogeneity, measure
+from fedbench.results.contrasts import contrast
+from fedbench.results.statistics import interval
+from fedbench_papers.field.measures import beside_recorded, heterogeneity, looks_of, measure
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
 from fedbench_papers.field.standings import Field
 from tests.papers.field.made import GAIN
@@ -34,17 +34,18 @@ def test_a_method_is_compared_with_recorded_seeds_of_the_best(out):
     numbers = measure("digits", Study.load(out / "field" / "digits"), "after_agg")
     own, others = numbers[numbers["method"] == "fedper"], numbers[numbers["method"] != "fedper"]
     others = others[others["quantity"] != "may_be_best"]
-    leads = pd.DataFrame([("digits", "fedavg-ft", None, None, "after_agg", "may_be_best", 1.0)], columns=[*others])
+    others = others.replace({"method": {"fedavg-ft": "ditto"}})
+    leads = pd.DataFrame([("digits", "ditto", None, None, "after_agg", "may_be_best", 1.0)], columns=[*others])
     rows = beside_recorded(pd.concat([others, leads]), own, "after_agg")
-    best = rows[rows["against"] == "fedavg-ft"].set_index("quantity")["value"]
-    scores = {name: score_of(numbers, name) for name in ("fedper", "fedavg-ft")}
-    paired = (scores["fedper"] - scores["fedavg-ft"]).tolist()
+    best = rows[rows["against"] == "ditto"].set_index("quantity")["value"]
+    paired = (score_of(numbers, "fedper") - score_of(numbers, "fedavg-ft")).tolist()
     ends = stats.ttest_1samp(paired, 0).confidence_interval(0.95)
-    told = rows[(rows["quantity"].isin(GAIN)) & (rows["against"] == "fedavg-ft")].tail(3)["value"].tolist()
-    assert told == pytest.approx([float(np.mean(paired)), ends.low, ends.high])
+    assert not rows.duplicated([name for name in rows if name != "value"]).any()
     (may,) = rows[rows["quantity"] == "may_be_best"]["value"]
     assert may == float(ends.high >= 0)
-    assert len(best) >= 3
+    told = [best[name] for name in GAIN]
+    assert told == pytest.approx([float(np.mean(paired)), ends.low, ends.high])
+    assert beside_recorded(others, own.iloc[:0], "after_agg").empty
 
 
 def test_newcomers_are_judged_by_their_own_scores(out):
@@ -52,8 +53,8 @@ def test_newcomers_are_judged_by_their_own_scores(out):
     ours, local = (score_of(numbers, name, "newcomers") for name in ("fedper", "local"))
     rows = numbers[(numbers["method"] == "fedper") & (numbers["point"] == "newcomers")]
     gain = rows[rows["against"] == "local"].set_index("quantity")["value"]
-    pairs = comb(int((numbers["quantity"] == "may_be_best").sum()), 2)
-    ends = stats.ttest_1samp((ours - local).tolist(), 0).confidence_interval(1 - 0.05 / pairs)
+    others = int((numbers["quantity"] == "may_be_best").sum()) - 1
+    ends = stats.ttest_1samp((ours - local).tolist(), 0).confidence_interval(1 - 0.05 / others)
     told = [gain["gain"], gain["gain_low"], gain["gain_high"]]
     assert told == pytest.approx([float((ours - local).mean()), ends.low, ends.high])
     assert set(numbers[numbers["quantity"] == "may_be_best"]["point"]) == {"newcomers"}
@@ -64,6 +65,32 @@ def test_a_measurement_has_each_number_once(out):
     keys = [name for name in numbers if name != "value"]
     assert not numbers.duplicated(keys).any()
     assert set(numbers["setting"]) == {"digits"}
+
+
+def test_differences_that_the_comparison_does_not_test_are_corrected_for_methods_and_looks(out):
+    study = Study.load(out / "field" / "digits")
+    numbers = measure("digits", study, "after_agg")
+    rows = numbers[(numbers["method"] == "fedper") & (numbers["against"] == "fedavg-ft")].set_index("quantity")["value"]
+    count = numbers[(numbers["against"] == "fedavg-ft") & (numbers["quantity"] == "gain")]["method"].nunique()
+    single = contrast(study.scores, "fedper", "fedavg-ft", "after_agg")
+    ends = interval(single.interval.values, 1 - 0.05 / count, single.interval.samples)
+    assert (rows["gain_low"], rows["gain_high"], rows["seeds"]) == (ends.low, ends.high, 5)
+    assert looks_of(study) == 1  # of at most five seeds
+    study.plan.stopping_rule = {"margin": 2, "most": 12}
+    assert looks_of(study) == 3
+    wider = measure("digits", study, "after_agg")
+    wide = wider[(wider["method"] == "fedper") & (wider["against"] == "fedavg-ft")].set_index("quantity")["value"]
+    assert wide["gain_low"] < rows["gain_low"]
+
+
+def test_a_method_that_is_not_judged_is_not_among_the_best(out):
+    study = Study.load(out / "field" / "digits")
+    study.summaries["fedper"]["degenerate"] = study.summaries["fedper"]["seeds"]
+    numbers = measure("digits", study, "after_agg")
+    assert "fedper" not in set(numbers[numbers["quantity"] == "may_be_best"]["method"])
+    later = measure("digits", study, "newcomers")
+    assert "fedper" not in set(later[later["quantity"] == "may_be_best"]["method"])
+    assert "centralized" not in set(numbers[numbers["quantity"] == "may_be_best"]["method"])
 
 
 def test_heterogeneity_is_the_mean_distance_of_class_distributions():

@@ -15,8 +15,10 @@ from fedbench_papers.field.page import (
     settings_line,
     write_field,
 )
+from fedbench_papers.field.plan import FieldPlan
 from fedbench_papers.field.record import FIELD_FILE, RECORDED, FieldRecord
 from fedbench_papers.field.standings import Field
+from fedbench_papers.field.study import require_same_protocol
 from tests.papers.field.made import made_record
 
 CELL = re.compile(r"\(?([\d.]+)\)?")
@@ -40,8 +42,8 @@ def test_page_and_tables_stand_beside_the_record(tmp_path):
 
 def test_a_cell_has_the_score_the_seeds_and_the_verdict(field):
     cell = map_cell(field, "clothes", "fedper")
-    assert (cell.text, cell.small, cell.tone, cell.place) == ("77.0", "2", "above", 1)
-    assert cell.title == "over local training +5.0 (+3.0 to +7.0) points"
+    assert (cell.text, cell.mark, cell.tone, cell.place) == ("77.0", "*", "above", 1)
+    assert cell.title == "2 seeds; over local training +5.0 (+3.0 to +7.0) points, 5 seeds"
     assert map_cell(field, "clothes", "fedavg").tone == "below"
     assert map_cell(field, "clothes", "local").tone == "baseline"
     assert map_cell(field, "lungs", "fedper").tone == "open"
@@ -65,18 +67,19 @@ def test_a_degenerate_method_is_not_judged():
 
 def test_the_answer_counts_settings(field):
     assert answer(field) == (
-        "In 1 of 2 settings collaborating is better than local training, and in 0 some method is better than "
-        "fedavg-ft, a shared model that every client fine-tunes. May be the best in every setting: fedavg-ft, fedper."
+        "In 1 of 2 settings a method was shown to be better than local training, and in 0 one was shown to be better "
+        "than fedavg-ft, a shared model that every client fine-tunes. Among the possible best in every setting: fedavg-ft, "
+        "fedper."
     )
     assert answer(Field(FieldRecord())) == "Nothing has been compared yet."
-    assert budget(field) == "4 methods, 2 settings, 16 final runs of 60 in all."
+    assert budget(field) == "4 methods, 2 settings, 60 runs in 1.0 hours of a core."
 
 
 def test_a_setting_is_told_in_a_line(field):
     assert settings_line(field, "clothes") == (
         "5 clients; 40 training samples each in the median; class distributions differ by 0.50 (total variation); mlp, "
         "20 rounds; accuracy decides; a difference below 2 points is too small to matter; 30 runs in 0.5 hours of a "
-        "core, 0.4 were estimated; 2026-01-01."
+        "core, 0.4 were estimated; 2 of 4 methods may be the best; 2026-01-01."
     )
 
 
@@ -122,6 +125,25 @@ def test_mean_gains_of_the_shipped_record_are_those_of_its_seeds():
             checked += 1
             assert standing.over_local.mean == pytest.approx(float(both.mean()), abs=0.03)
     assert checked
+
+
+def test_newcomers_and_added_methods_have_a_note():
+    record = made_record()
+    told = {**record.about, "lungs": {**record.about["lungs"], "added": ["fedper"]}}
+    table = map_table(Field(FieldRecord(record.numbers, told)))
+    assert any(line[0].text == "fedper (added)" for line in table.lines)
+    assert any(note.startswith("added: compared with the best") for note in table.notes)
+    later = {**record.about["lungs"], "point": "newcomers"}
+    field = Field(FieldRecord(record.numbers, {**record.about, "lungs": later}))
+    assert settings_line(field, "lungs").endswith("intervals are corrected for methods and looks.")
+
+
+def test_the_shipped_settings_are_those_of_the_plan():
+    record, plan = FieldRecord.read(RECORDED), FieldPlan.read()
+    places = {name: f"/{name}" for name in plan.sets()}
+    assert set(record.about) <= set(plan.settings)
+    for name in record.about:
+        require_same_protocol(record, name, plan.config(name, places))
 
 
 def test_the_whole_page_can_be_drawn_from_the_shipped_record():

@@ -33,6 +33,12 @@ def test_a_section_with_a_name_replaces_that_of_the_base(file):
     assert FieldPlan.read(file).tree("two")["partition"] == {"name": "iid"}
 
 
+def test_another_data_set_keeps_what_all_settings_share(file):
+    shared = SMALL.replace("common: {", "common: {data: {val: 0.2}, ")
+    file.write_text(shared.replace("{partition: {name: iid}", "{data: {name: digits}, partition: {name: iid}"))
+    assert FieldPlan.read(file).tree("two")["data"] == {"val": 0.2, "name": "digits"}
+
+
 def test_a_set_is_where_the_sources_say(file, tmp_path):
     config = FieldPlan.read(file).config("one", {"fmnist": str(tmp_path)})
     assert (config.data.name, config.data.root) == ("fmnist", tmp_path)
@@ -84,6 +90,11 @@ def test_shards_are_all_settings_once():
 def test_a_shard_that_is_none_is_refused(shard):
     with pytest.raises(ConfigError, match="K/N"):
         part_of(["a"], shard)
+
+
+def test_a_part_without_settings_is_refused():
+    with pytest.raises(ConfigError, match="there are 1 settings, and none in this part"):
+        part_of(["a"], "2/2")
 
 
 def test_the_plan_has_at_least_ten_settings_of_many_kinds():

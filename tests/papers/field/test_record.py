@@ -49,15 +49,40 @@ def test_a_method_is_added_beside_the_others():
 
 
 def test_records_of_several_machines_are_merged_the_latest_of_a_setting_counts():
-    early, late = (
-        FieldRecord().with_setting("a", rows_of("a", {"local": [v]}, {}), about("A", date=d))
-        for v, d in ((0.1, "2026-01-02"), (0.2, "2026-01-03"))
-    )
-    other = FieldRecord().with_setting("b", rows_of("b", {"local": [0.3]}, {}), about("B"))
+    dates = {0.1: "2026-01-02T10:00:00", 0.2: "2026-01-02T11:00:00"}
+    early, late = (one_setting("a", value, date=date) for value, date in dates.items())
+    other = one_setting("b", 0.3)
     for one, two in ((early, late), (late, early)):
         merged = one.merged([two, other])
         scores = merged.numbers[merged.numbers["quantity"] == "score"].set_index("setting")["value"]
         assert scores.to_dict() == {"a": 0.2, "b": 0.3}
+
+
+def one_setting(name: str, value: float, **more) -> FieldRecord:
+    return FieldRecord().with_setting(name, rows_of(name, {"local": [value]}, {}), about(name, **more))
+
+
+@pytest.mark.parametrize("is_mine_later", [False, True])
+def test_merging_keeps_methods_that_were_added_to_either(is_mine_later):
+    """As with one machine for each part of the settings, all of which began with the same record."""
+    own = rows_of("clothes", {"mine:Mine": [0.8]}, {"mine:Mine": (0.1, 0.0, 0.2)})
+    date = "2026-02-01" if is_mine_later else "2026-01-01"
+    mine = made_record().with_methods("clothes", own, about("Clothes", date=date))
+    for one, two in ((mine, made_record()), (made_record(), mine)):
+        merged = one.merged([two])
+        assert "mine:Mine" in merged.methods()
+        assert merged.about["clothes"]["added"] == ["mine:Mine"]
+        assert set(merged.about) == {"clothes", "lungs"}
+        assert not merged.numbers.duplicated([name for name in COLUMNS if name != "value"]).any()
+
+
+def test_a_method_that_is_added_again_is_judged_anew():
+    own = rows_of("clothes", {"mine:Mine": [0.8]}, {})
+    broken = made_record().with_methods("clothes", own, about("Clothes", degenerate=["mine:Mine"]))
+    assert broken.about["clothes"]["degenerate"] == ["mine:Mine"]
+    assert broken.with_methods("clothes", own, about("Clothes")).about["clothes"]["degenerate"] == []
+    failed = made_record().with_methods("clothes", own.iloc[:0], about("Clothes", failed={"mine:Mine": "no model"}))
+    assert failed.about["clothes"]["failed"] == {"mine:Mine": "no model"}
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 nothing"])

@@ -1,6 +1,5 @@
 """How methods stand, read from the record."""
 
-import numpy as np
 import pytest
 
 from fedbench_papers.field.record import FieldRecord
@@ -31,20 +30,46 @@ def test_a_standing_has_the_mean_over_seeds_and_the_verdict(field):
         (OPEN, False, "open"),
         ((0.0, -0.01, 0.01), False, "equal"),
         (UP, True, "withheld"),
-        ((-0.1, -np.inf, -0.02), False, "worse"),
+        (OPEN, True, "open"),
     ],
 )
 def test_the_relation_is_that_of_the_interval(ends, withheld, relation):
-    assert Gain(*ends, 0.02, withheld).relation == relation
+    assert Gain(*ends, 5, 0.02, withheld).relation == relation
+
+
+def test_two_seeds_decide_nothing():
+    assert Gain(*UP, 2, 0.02, False).relation == "open"
 
 
 def test_gains_are_told_in_points():
-    assert Gain(*UP, 0.02, False).text() == "+5.0 (+3.0 to +7.0)"
-    assert Gain(-0.1, -np.inf, -0.02, 0.02, False).text() == "-10.0 (at most -2.0)"
-    assert Gain(0.1, 0.02, np.inf, 0.02, False).text() == "+10.0 (at least +2.0)"
+    assert Gain(*UP, 5, 0.02, False).text() == "+5.0 (+3.0 to +7.0)"
+    assert Gain(*DOWN, 5, 0.02, False).text() == "−10.0 (−15.0 to −5.0)"
 
 
-def test_the_best_of_a_kind_is_by_its_mean(field):
+def test_methods_of_other_seeds_are_compared_over_those_they_share():
+    """Local training has a third, easy seed; ditto is ahead where both were run."""
+    rows = rows_of("a", {"local": [0.5, 0.5, 0.9], "ditto": [0.6, 0.6], "fedper": [0.55, 0.55, 0.95]}, {})
+    field = Field(FieldRecord().with_setting("a", rows, about("A")))
+    assert field.difference("a", "ditto", "local") == pytest.approx(0.1)
+    assert [one.method for one in field.in_setting("a")] == ["ditto", "fedper", "local"]
+    assert field.difference("a", "ditto", "fedrep") is None
+
+
+def test_methods_that_were_not_at_work_do_not_compete():
+    rows = rows_of("a", {"local": [0.5], "fedper": [0.9], "ditto": [0.6]}, {}, ["ditto"])
+    field = Field(FieldRecord().with_setting("a", rows, about("A", degenerate=["fedper"])))
+    assert [one.method for one in field.rivals("a")] == ["ditto", "local"]
+    assert field.best_of("a", "personal").method == "ditto"
+    assert [one.method for one in field.possible_best("a")] == ["ditto"]
+
+
+def test_costs_are_of_methods_that_run_in_every_setting(field):
+    points = field.costs_and_gains(["clothes", "lungs"])
+    assert set(points) == {"fedavg", "fedavg-ft", "fedper"}
+    assert points["fedper"] == pytest.approx((0.9, 0.06))
+
+
+def test_the_best_of_a_kind_is_by_its_gain(field):
     assert field.best_of("clothes", "shared").method == "fedavg"
     assert field.best_of("clothes", "personal").method == "fedper"
 

@@ -8,7 +8,15 @@ from fedbench.errors import ConfigError
 from fedbench.report.study import Study
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
 from fedbench_papers.field.standings import Field
-from fedbench_papers.field.study import FieldRun, is_name, merge_field, refusals, run_field, with_comparison
+from fedbench_papers.field.study import (
+    FieldRun,
+    is_plain,
+    merge_field,
+    refusals,
+    require_same_protocol,
+    run_field,
+    with_comparison,
+)
 from tests.papers.field.made import made_record
 from tests.papers.field.small import KEYS, RUN
 
@@ -48,7 +56,8 @@ def test_runs_that_are_elsewhere_leave_the_other_rows_as_they_were(out):
     record = FieldRecord.read(out / "field" / FIELD_FILE)
     study, run = Study.load(out / "field" / "digits"), replace(RUN, methods=["fedper"])
     elsewhere = made_record().numbers.assign(setting="digits").replace({"method": {"fedavg": "ditto"}})
-    told = FieldRecord().with_setting("digits", elsewhere, record.about["digits"])
+    about = {**record.about["digits"], "added": []}
+    told = FieldRecord().with_setting("digits", elsewhere, about)
     after = with_comparison(told, run, "digits", study, {})
     assert set(after.numbers["method"]) == {*elsewhere["method"]}
     kept = after.numbers[after.numbers["method"] != "fedper"]
@@ -70,7 +79,7 @@ def test_a_setting_that_is_compared_again_keeps_the_methods_that_were_added(out)
 
 def test_a_variant_is_added_by_its_label():
     assert replace(RUN, methods=["fedcac:tau=0.3", "fedper"]).labels == ["fedcac tau=0.3", "fedper"]
-    assert [name for name in ("fedcac tau=0.3", "fedper") if is_name(name)] == ["fedper"]
+    assert [name for name in ("fedcac tau=0.3", "fedper") if is_plain(name)] == ["fedper"]
 
 
 def test_records_are_merged_into_that_of_a_folder(out, tmp_path):
@@ -88,9 +97,29 @@ def test_methods_that_do_not_apply_are_named_with_the_reason():
     assert "public" in refusal[1]
 
 
-def test_a_method_that_is_asked_for_must_apply(tmp_path):
+def test_settings_in_which_no_named_method_applies_are_left_out(out, tmp_path, caplog):
     run = FieldRun(RUN.plan, ["digits"], methods=["fedmosaic"], keys=KEYS, out=tmp_path)
     with pytest.raises(ConfigError, match=r"setting digits: fedmosaic: .*public"):
         run_field(run, trials=1)
     with pytest.raises(ConfigError, match="fedpre"):
-        run_field(FieldRun(RUN.plan, ["digits"], methods=["fedpre"], keys=KEYS, out=tmp_path), trials=1)
+        run_field(replace(run, methods=["fedpre"]), trials=1)
+    with pytest.raises(ConfigError, match="given twice"):
+        run_field(replace(run, methods=["fedper", "fedper"]), trials=1)
+
+
+def test_a_setting_that_is_recorded_by_another_protocol_is_refused(out):
+    record = FieldRecord.read(out / "field" / FIELD_FILE)
+    config = RUN.plan.config("digits", {}, KEYS)
+    require_same_protocol(record, "digits", config)
+    require_same_protocol(record, "another", config)
+    with pytest.raises(ConfigError, match=r"setting digits: is recorded with rounds = 3, and the plan has 4"):
+        require_same_protocol(record, "digits", config.model_copy(update={"rounds": 4}))
+
+
+def test_refusals_stay_where_a_method_is_added_beside_its_runs(out):
+    record = FieldRecord.read(out / "field" / FIELD_FILE)
+    told = {**record.about["digits"], "refused": {"fedbn": "no BatchNorm"}}
+    before = FieldRecord(record.numbers, {"digits": told})
+    after = with_comparison(before, RUN, "digits", Study.load(out / "field" / "digits"), {})
+    assert after.about["digits"]["refused"] == {"fedbn": "no BatchNorm"}
+    assert "fedper" in after.about["digits"]["added"]
