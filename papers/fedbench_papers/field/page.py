@@ -32,6 +32,8 @@ MAP_NOTES = (
     "in brackets: degenerate, the method was not at work and is not judged; –: it does not apply, or failed",
     f"{POOLED} trains on the data of all clients and does not compete",
 )
+MOST_NAMED = 8
+"""Methods that the answer names."""
 NEWCOMERS_NOTE = (
     "Scores of newcomers are tested over seeds alone, as many as the participants' own verdicts took; intervals are "
     "corrected for methods and looks."
@@ -92,6 +94,10 @@ def answer(field: Field) -> str:
     text += "fine-tunes."
     possible = [{one.method for one in field.possible_best(name)} for name in settings]
     everywhere = [method for method in field.competing if all(method in names for names in possible)]
+    if len(everywhere) > MOST_NAMED:
+        return (
+            f"{text} {len(everywhere)} of {len(field.competing)} methods are among the possible best in every setting."
+        )
     if everywhere:
         return f"{text} Among the possible best in every setting: {', '.join(everywhere)}."
     return f"{text} No method is among the possible best in every setting."

@@ -19,7 +19,7 @@ from fedbench_papers.field.plan import FieldPlan
 from fedbench_papers.field.record import FIELD_FILE, RECORDED, FieldRecord
 from fedbench_papers.field.standings import Field
 from fedbench_papers.field.study import require_same_protocol
-from tests.papers.field.made import made_record
+from tests.papers.field.made import about, made_record, rows_of
 
 CELL = re.compile(r"\(?([\d.]+)\)?")
 
@@ -68,9 +68,14 @@ def test_a_degenerate_method_is_not_judged():
 def test_the_answer_counts_settings(field):
     assert answer(field) == (
         "In 1 of 2 settings a method was shown to be better than local training, and in 0 one was shown to be better "
-        "than fedavg-ft, a shared model that every client fine-tunes. Among the possible best in every setting: fedavg-ft, "
-        "fedper."
+        "than fedavg-ft, a shared model that every client fine-tunes. Among the possible best in every setting: "
+        "fedavg-ft, fedper."
     )
+    many = {
+        name: [0.5] for name in ("local", "fedavg", "fedper", "fedrep", "ditto", "apfl", "fedbn", "moon", "fedprox")
+    }
+    alike = FieldRecord().with_setting("a", rows_of("a", many, {}, [*many]), about("A"))
+    assert answer(Field(alike)).endswith("9 of 9 methods are among the possible best in every setting.")
     assert answer(Field(FieldRecord())) == "Nothing has been compared yet."
     assert budget(field) == "4 methods, 2 settings, 60 runs in 1.0 hours of a core."
 
