@@ -50,7 +50,7 @@ def complete(tmp_path_factory: pytest.TempPathFactory):
 
 
 def test_commands(complete):
-    assert complete("") >= {*COMMANDS, "claims", "reproduce"}
+    assert complete("") >= {*COMMANDS, "claims", "field", "reproduce"}
     assert complete("re") == {"report", "reproduce"}
 
 

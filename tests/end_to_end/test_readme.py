@@ -30,6 +30,7 @@ from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.studies.run import Result
 from fedbench_papers.claims import command as claims
+from fedbench_papers.field import command as field
 from fedbench_papers.tables import command as reproduce
 
 ROOT = Path(__file__).parents[2]
@@ -146,7 +147,7 @@ def test_every_command_line_is_legal(page):
             continue
         line = line.replace("METHOD", "fedavg").replace(" --config data.yaml", "")  # a file that the line before writes
         name, *rest = shlex.split(line, comments=True)[1:]
-        assert name in {*COMMANDS, "claims", "reproduce"}, line
+        assert name in {*COMMANDS, "claims", "field", "reproduce"}, line
         if name in {"run", "grid", "compare", "claims"}:
             module = {"run": run_command, "grid": grid, "compare": compare, "claims": claims}[name]
             with suppress(PrintedExit):  # of --print-config and --help
@@ -169,7 +170,7 @@ def test_pages_show_commands():
 def known_flags() -> set[str]:
     keys = (*flags.CONFIG_KEYS, *flags.SHORT)
     known = {f"--{key}" for key in keys} | {f"--{key.replace('_', '-')}" for key in keys}
-    commands = (run_command, grid, compare, check, reproduce, claims, data, export, figure, table, wandb, watch)
+    commands = (run_command, grid, compare, check, reproduce, claims, field, data, export, figure, table, wandb, watch)
     every = (flags.COMMON, *(module.FLAGS for module in commands))
     return known | {f"--{flag.name}" for own in every for flag in own}
 

@@ -169,7 +169,7 @@ def environment(
 def test_it_runs_where_it_is_installed(environment, tmp_path):
     fedbench, cache = environment / "fedbench", str(tmp_path / "cache")
     assert run(fedbench, "--version", cwd=tmp_path) == f"fedbench {PROJECT['version']}\n"
-    assert {"claims", "reproduce"} <= {*run(fedbench, "--help", cwd=tmp_path).split()}
+    assert {"claims", "field", "reproduce"} <= {*run(fedbench, "--help", cwd=tmp_path).split()}
     listed = run(fedbench, "methods", cwd=tmp_path, FEDBENCH_CACHE=cache)
     assert "fedper" in listed
     assert run(fedbench, "methods", cwd=tmp_path, FEDBENCH_CACHE=cache) == listed
