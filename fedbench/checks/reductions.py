@@ -25,14 +25,17 @@ def degenerate_cases_hold(method: MethodRuns) -> str:
         raise DoesNotApply("its class says that there are none")
     if not cases:
         raise DoesNotApply('declare some: REDUCES_TO = {"fedavg": {"method.mu": 0}}')
-    held = [(other, keys) for other, keys in cases if _can_be_asked(method, other, keys)]
+    held = [(other, keys) for other, keys in cases if _holds(method, other, keys)]
     if not held:
         raise DoesNotApply("none of its cases runs on this model and these data")
     return ", ".join(f"{words(keys)} is {other}" for other, keys in held)
 
 
-def _can_be_asked(method: MethodRuns, other: str, keys: Keys) -> bool:
-    """Whether a case runs on a model and data that are given; then it holds, or CheckFailure is raised."""
+def _holds(method: MethodRuns, other: str, keys: Keys) -> bool:
+    """Whether a case was run and holds; False if a model or data that are given cannot run it.
+
+    Raises CheckFailure if it does not hold.
+    """
     try:
         refuse_difference(method, other, keys)
     except ConfigError:

@@ -82,9 +82,7 @@ class FieldRecord:
     def write(self, file: Path) -> None:
         """Atomically."""
         words = {"columns": COLUMNS, "quantities": QUANTITIES, "settings": self.about}
-        table = pa.Table.from_pandas(
-            self.numbers, SCHEMA.with_metadata({ABOUT: json.dumps(words)}), preserve_index=False
-        )
+        table = pa.Table.from_pandas(self.numbers, SCHEMA, preserve_index=False)
         file.parent.mkdir(parents=True, exist_ok=True)
         part = file.with_name(f".{file.name}.part")
         with name_file_in_errors(file):

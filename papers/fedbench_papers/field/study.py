@@ -125,9 +125,9 @@ def run_field(
     """
     require_distinct([ComparedMethod.parse(method) for method in run.methods])
     configs = {name: run.plan.config(name, run.sources, run.keys) for name in run.settings}
-    chosen, why = list[str](), ""
+    chosen, why, record = list[str](), "", current_record(run.folder)
     for name, config in configs.items():
-        require_same_protocol(current_record(run.folder), name, config)
+        require_same_protocol(record, name, config)
         refused = dict(refusals(config, run.methods)) if run.methods else {}
         if run.methods and len(refused) == len(run.methods):
             why = f"setting {name}: {'; '.join(f'{label}: {reason}' for label, reason in refused.items())}"
