@@ -63,7 +63,7 @@ def run_jobs(
     needed. more: called for further jobs when there is room. tune_folder: for Tune's own records of the trials. shares:
     what earlier stages of a study have learned about shares of GPUs.
     """
-    every = list(jobs)
+    every, outcomes = list(jobs), Outcomes()
 
     def further() -> Sequence[Job]:
         while added := list(more()):
@@ -84,7 +84,7 @@ def run_jobs(
     left = list(first.values()) or list(further())
     if left:
         with ray_for(left[0].config, trials) as ray:
-            tell: OnJobProgress = lambda progress: watch(_outcomes(every), progress)  # noqa: E731
+            tell: OnJobProgress = lambda progress: watch(outcomes.of(every), progress)  # noqa: E731
             if ray is None:
                 while left:
                     job = left.pop(0)
@@ -111,8 +111,8 @@ def run_jobs(
                         )
                         left, most = run_queue(tuner, queue), 1
     shutil.rmtree(scratch, ignore_errors=True)
-    watch(_outcomes(every), {})
-    return _outcomes(every)
+    watch(outcomes.of(every), {})
+    return outcomes.of(every)
 
 
 def run_queue(tuner: Any, queue: Any) -> list[Job]:
@@ -184,8 +184,16 @@ def _tell_round(on_progress: OnJobProgress, job: Job, event: WatchedEvent) -> No
         on_progress({job.name: event.round / job.last})
 
 
-def _outcomes(jobs: Sequence[Job]) -> dict[str, Outcome]:
-    return {job.name: job.outcome() for job in jobs}
+class Outcomes:
+    """The outcomes of jobs. What is done stays done, and its files are read once."""
+
+    def __init__(self) -> None:
+        self._done: dict[str, Outcome] = {}
+
+    def of(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
+        outcomes = {job.name: self._done.get(job.name) or job.outcome() for job in jobs}
+        self._done |= {name: outcome for name, outcome in outcomes.items() if outcome.status == "done"}
+        return outcomes
 
 
 def bundles(config: Config) -> list[dict[str, float]]:

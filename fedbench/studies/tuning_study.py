@@ -63,6 +63,7 @@ class TuningStudy:
     points: dict[str, list[Values]] = field(init=False)
     metric: Metric = field(init=False)
     description: Description | None = field(default=None, init=False)
+    _done: dict[tuple[EntryRole, str], Entry] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self.points = {method.label: list(method.points) for method in self.compared}
@@ -256,7 +257,7 @@ class TuningStudy:
     def _score_of_point(self, method: ComparedMethod, values: Values) -> TriedPoint:
         """A point with its mean score over the tuning seeds, higher is better."""
         jobs = self._jobs_of(method, values)
-        scores = [job.entry(self.folder).scores.get("val") for job in jobs]
+        scores = [self._entry(job).scores.get("val") for job in jobs]
         known = [score if self.metric.higher else -score for score in scores if score is not None]
         return TriedPoint(values, fmean(known) if jobs and len(known) == len(jobs) else None)
 
@@ -372,7 +373,7 @@ class TuningStudy:
 
     def write(self) -> None:
         """Update plan.json."""
-        self.plan.entries = [job.entry(self.folder) for job in self.jobs]
+        self.plan.entries = [self._entry(job) for job in self.jobs]
         self.plan.references = self.references
         trials = [(job, entry.status) for job, entry in zip(self.jobs, self.plan.entries, strict=True)]
         trials = [(job, status) for job, status in trials if job.role == "candidate"]
@@ -385,6 +386,16 @@ class TuningStudy:
             for points in [self.points[method.label]]
         }
         self.plan.write(self.folder)
+
+    def _entry(self, job: Job) -> Entry:
+        """The entry of a job, whose files are read until it is done."""
+        key = job.role, job.name
+        if key not in self._done:
+            entry = job.entry(self.folder)
+            if entry.status != "done":
+                return entry
+            self._done[key] = entry
+        return self._done[key]
 
     def _job(
         self, method: ComparedMethod, values: Values, seed: int, role: EntryRole = "final", more: Values | None = None

@@ -287,6 +287,21 @@ def test_points_are_proposed_until_there_are_enough_and_taken_up_by_the_next_com
     assert [point["train.lr"] for point in fewer.points["local"]] == few[:2]
 
 
+def test_the_files_of_a_job_that_is_done_are_read_once(tmp_path, monkeypatch):
+    (tmp_path / "study").mkdir()
+    made = proposing(tmp_path, 2)
+    made.begin(made.candidates())
+    finished(made.jobs[0], 0.5)
+    made.write()
+    reads, entry = [], Job.entry
+    monkeypatch.setattr(Job, "entry", lambda job, folder: reads.append(job) or entry(job, folder))
+    made.begin(made.propose())
+    made.write()
+    assert reads == [made.jobs[1]] * 2
+    assert [entry.status for entry in made.plan.entries] == ["done", "missing"]
+    assert made.plan.entries[0].scores["val"] == 0.5
+
+
 def test_what_is_stopped_is_never_chosen(tmp_path):
     made = study(tmp_path, {0.01: [0.3, 0.3], 0.1: [None, None], 1.0: [0.4, 0.4]})
     made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
