@@ -21,7 +21,7 @@ from fedbench.module.seeds import Key
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import RunParts, build_parts
 from fedbench.runtime.clients.client_data import ClientData
-from fedbench.runtime.clients.finite import rate_name, what_diverged, what_is_not_finite
+from fedbench.runtime.clients.finite import loss_that_diverged, rate_name, what_diverged, what_is_not_finite
 from fedbench.runtime.clients.turns import Turns
 from fedbench.runtime.evaluation.scoring import Evaluated, Scorer
 from fedbench.runtime.exchange import POOLED, ClientTask, Order, Reply, Report, Setup
@@ -190,7 +190,7 @@ class Host:
         """Do a task, while the state that the following one needs is fetched; reports what goes wrong."""
         if following:
             self.store.fetch(following.client, following.kept)
-        report = Report(task.client)
+        report, client = Report(task.client), None
         try:
             client = self.client(task, order.number)
             if order.extra:
@@ -208,9 +208,12 @@ class Host:
                 raise
             if full := GpuFullError.behind(error, f"client {task.client}: "):  # not the client's fault
                 raise full from error
-            failed = RunError.of(error)
-            report.failure, report.trace = str(failed), failed.trace
-            report.cause = f"{type(error).__name__} {failed.place}"
+            # A method's own arithmetic may refuse what a diverged fit has left.
+            diverged = loss_that_diverged(client.learner, client.samples) if client and not order.extra else None
+            if not self._note_divergence(report, diverged):
+                failed = RunError.of(error)
+                report.failure, report.trace = str(failed), failed.trace
+                report.cause = f"{type(error).__name__} {failed.place}"
             report.upload, report.kept, report.trained = None, None, False
             for points in (report.scores, report.models, report.predictions, report.outcomes):
                 points.pop("after_fit", None)  # its fit does not count

@@ -167,6 +167,13 @@ def test_a_run_ends_where_every_client_fails_in_the_same_way(seeds, tmp_path):
     assert set(Records(job).metrics()["round"]) == {1, 2}
 
 
+def test_arithmetic_of_a_method_that_refuses_a_diverged_fit_is_told_as_divergence(tmp_path):
+    """FedKD decomposes what a client has learnt, which fails where that is not finite."""
+    asked = small("fedkd", train={"lr": 1e20, "epochs": 1}, rounds=1, out=str(tmp_path / "new"))
+    with pytest.raises(RunError, match=r"in the same way: the training loss became nan: lower train.lr$"):
+        run(asked, report=False)
+
+
 class Tiring(FedAvg):
     """Its clients train twice."""
 

@@ -11,15 +11,22 @@ from fedbench.module.weights import Weights
 
 def what_diverged(upload: Upload, learner: Learner, samples: int = 0) -> str | None:
     """Names what is not finite of a fit or its upload. samples: of the client for training."""
-    loss = learner.ledger.loss
-    if loss is not None and not isfinite(loss):
-        size = learner.train.batch_size
-        single = isnan(loss) and (samples if size == "full" else samples % size if size > 1 else 0) == 1
-        where = ", perhaps in a batch of 1 sample, which has no deviation (change train.batch_size)" if single else ""
-        return f"the training loss became {loss}{where}: lower {rate_name(learner)}"
+    if line := loss_that_diverged(learner, samples):
+        return line
     if upload.trained is not None and not learner.ledger.is_finite(upload.trained):
         return f"the trained model holds values that are not finite: lower {rate_name(learner)}"
     return what_is_not_finite(upload, "upload", known=upload.trained)
+
+
+def loss_that_diverged(learner: Learner, samples: int = 0) -> str | None:
+    """Says that the training loss of a fit is not finite, if so. samples: of the client for training."""
+    loss = learner.ledger.loss
+    if loss is None or isfinite(loss):
+        return None
+    size = learner.train.batch_size
+    single = isnan(loss) and (samples if size == "full" else samples % size if size > 1 else 0) == 1
+    where = ", perhaps in a batch of 1 sample, which has no deviation (change train.batch_size)" if single else ""
+    return f"the training loss became {loss}{where}: lower {rate_name(learner)}"
 
 
 def rate_name(learner: Learner) -> str:
