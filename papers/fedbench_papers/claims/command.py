@@ -66,10 +66,10 @@ def main(argv: list[str]) -> int:
     keys, conditions = harmless_keys(config), conditions_of(config, args)
     trials = read_count("trials", args.trials)
     from fedbench.studies.stages import Stages
-    from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import CLAIMS_FILE, ClaimsRecord
     from fedbench_papers.claims.rows import DATA
     from fedbench_papers.claims.study import claims, rows_table
+    from fedbench_papers.claims.words import tally
     from fedbench_papers.image_sources import read_sources
 
     sources = read_sources(split_words(args.sources), list(DATA))
@@ -122,8 +122,8 @@ def chosen_rows(config: Config, args: Namespace) -> "list[Row]":
 
 def verdict_lines(rows: Sequence[Mapping[str, Any]], chosen: Collection[str]) -> Iterator[str]:
     """The verdicts of the chosen rows, how they depend on the reading, and the readings that were not asked for."""
-    from fedbench_papers.claims.page import named_readings, shares_of_readings
     from fedbench_papers.claims.study import verdict_line
+    from fedbench_papers.claims.words import named_readings, shares_of_readings
 
     for row in rows:
         if row["id"] in chosen:
@@ -157,8 +157,8 @@ def conditions_of(config: Config, args: Namespace) -> "Conditions":
 
 def text_lines(rows: list[dict[Any, Any]], conditions: "Conditions") -> Iterator[str]:
     """Two or more lines per row, one for all combinations of options, the sum, and where the verdicts come from."""
-    from fedbench_papers.claims.page import tally
     from fedbench_papers.claims.record import RECORDED, ClaimsRecord
+    from fedbench_papers.claims.words import tally
 
     yield f"{'row':<11} {'runs':>5} {'steps':>9} {'minutes':>8}  claim; published; verdict"
     for row in [row for row in rows if not row["combined"]]:

@@ -26,11 +26,12 @@ from fedbench.studies.tuning_study import TuningStudy
 from fedbench_papers import TUNE_SEEDS
 from fedbench_papers.claims.conditions import Conditions
 from fedbench_papers.claims.judge import PartVerdict, judge_row
-from fedbench_papers.claims.page import corrected_verdict, families, write_claims
+from fedbench_papers.claims.page import write_claims
 from fedbench_papers.claims.readings import RECORD_POINTS, Frames, accuracy
 from fedbench_papers.claims.record import CLAIMS_FILE, RECORDED, ClaimsRecord
 from fedbench_papers.claims.rows import SETTINGS, Row, load_file, load_rows, new_runs, select_rows
 from fedbench_papers.claims.verdicts import of_seeds
+from fedbench_papers.claims.words import corrected_verdict, families
 
 CLAIMS_KIND = "claims"
 NOT_RUN = "not run yet"

@@ -9,22 +9,11 @@ import pytest
 
 from fedbench.report import make_report
 from fedbench_papers.claims.conditions import Conditions
-from fedbench_papers.claims.page import bar, in_field, row_verdicts, tally, tone, write_claims
+from fedbench_papers.claims.page import bar, in_field, write_claims
 from fedbench_papers.claims.record import ClaimsRecord
+from tests.papers.claims.made_rows import OTHER, PART, ROW
 from tests.papers.field.made import made_record
 from tests.report.reading import Page
-
-PART = dict(part="a", case="", rule="B", point="agg", delta=0.5, judged=True, verdict="holds", p=0.01, p_adjusted=0.02)
-PART |= dict(mean=1.25, low=0.5, high=2.0, values=[1.0, 1.5], best=1.4, note="<b>", other="undecided")
-ROW = dict(id="C1", statement="A | B & <more>", where="Table 1", effect="+2", setting="CS", setting_text="small")
-ROW |= dict(uses=["M9"], seeds=[0, 1, 2], status="judged", parts=[PART], minutes=2.0, runs=6, open=["decay 0"])
-ROW |= dict(command="fedbench claims --only C1", fingerprint="0123abcd")
-ROW |= dict(arms={"x": {"method": "fedper", "train.lr": 0.1}, "y": {"method": "fedper"}})
-ROW |= dict(levels={"x": {"agg": 61.04, "fit": 70.0, "steps": 4.0}})
-ROW |= dict(choices={"C1": {"x": {"train.lr": 0.05}, "y": {}}})
-OTHER = {**ROW, "id": "C2", "status": "not run yet", "parts": []}
-for key in ("minutes", "runs", "fingerprint", "levels", "choices"):
-    del OTHER[key]
 
 
 @pytest.fixture
@@ -101,34 +90,6 @@ def test_what_holds_by_its_own_test_only_leans_wherever_it_is_shown(tmp_path):
         in (tmp_path / "claims.md").read_text()
     )
     assert next(csv.DictReader((tmp_path / "claims.csv").open()))["verdict"] == "leans towards the claim"
-
-
-def test_kinds_of_evidence_count_apart():
-    own = [("holds", 0.01), ("holds", None), ("true by construction", None), ("leans against the claim", 0.9)]
-    own += [
-        ("premise not met", None),
-        ("does not hold", 0.9),
-        ("undecided", 0.2),
-        ("holds, weaker than published", 0.02),
-    ]
-    parts = [{**PART, "verdict": word, "p": p, "p_adjusted": p} for word, p in own]
-    assert tally([{**ROW, "parts": [*parts, {**PART, "judged": False}]}]) == (
-        "1 of 1 rows were run, with 8 parts and 5 tests. Holds after Holm's correction: 2, holds as a property, "
-        "without a test: 1, true by construction: 1, does not hold: 1, premise not met: 1, leans against the claim: 1, "
-        "undecided: 1."
-    )
-
-
-def test_words():
-    assert row_verdicts(ROW) == ["holds (after the fit: undecided)"]
-    both = {"parts": [{**PART, "other": ""}, {**PART, "part": "b"}], "status": ""}
-    assert row_verdicts(both) == ["a: holds", "b: holds (after the fit: undecided)"]
-    assert row_verdicts(OTHER) == ["not run yet"]
-    assert tally([OTHER]) == "None of 1 rows was run yet."
-    words = ("holds, weaker than published", "true by construction", "does not hold", "leans against the claim", "x")
-    assert [tone(word) for word in words] == ["holds", "identity", "fails", "leans against", "none"]
-    assert tone("undecided") == "open"
-    assert tone("premise not met") == "premise"
 
 
 LITERAL = {**ROW, "id": "C1-literal", "reading": "literal", "reading_of": "C1"}
