@@ -45,8 +45,8 @@ class Aggregator(ABC):
         self.generator: Callable[[str], torch.Generator] = partial(seeds.generator, "aggregator")
         """A random generator for a purpose in `combine`, of the seed and the round."""
 
-    def check(self, drawn: int, size: int) -> Iterable[str]:
-        """Lines to print once before round 1. drawn: participants of a round; size: shared parameters.
+    def check(self, participants: int, size: int) -> Iterable[str]:
+        """Lines to print once before round 1. participants: of a round; size: shared parameters.
 
         Raises ConfigError for options that cannot work.
         """
@@ -89,10 +89,10 @@ class FunctionAggregator(Aggregator):
         super().__init__(name=name)
         self.function = function
 
-    def check(self, drawn: int, size: int) -> Iterable[str]:
+    def check(self, participants: int, size: int) -> Iterable[str]:
         """Tries the function on zero vectors."""
         # No expanded tensor: `median` along a dimension of stride 0 returns memory that nobody wrote.
-        self._call(torch.zeros(drawn, size), torch.full((drawn,), 1 / drawn), torch.zeros(size))
+        self._call(torch.zeros(participants, size), torch.full((participants,), 1 / participants), torch.zeros(size))
         return ()
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

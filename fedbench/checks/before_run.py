@@ -82,8 +82,8 @@ def line_of(path: str, results: list[CheckResult], total: int) -> str:
         return f"{path}: the check `{failed.name}` fails: {failed.line}; {more}"
     passed = [result for result in results if result.outcome == "passed"]
     difference = next((r.line.rpartition(" (")[2].rstrip(")") for r in passed if r.name == "lightning"), "")
-    said = f"{path} trains as in Lightning ({difference}), " if difference.startswith("difference") else f"{path}: "
-    return f"{said}{len(passed)} check{'s' * (len(passed) != 1)} passed; {more}"
+    start = f"{path} trains as in Lightning ({difference}), " if difference.startswith("difference") else f"{path}: "
+    return f"{start}{len(passed)} check{'s' * (len(passed) != 1)} passed; {more}"
 
 
 def _checked_model(config: Config, name: str) -> Checked:

@@ -82,9 +82,9 @@ class CheckReport:
         """How many passed, failed and did not apply, in words."""
         outcomes: tuple[Outcome, ...] = ("passed", "failed", "does not apply")
         counts = {word: sum(result.outcome == word for result in self.results) for word in outcomes}
-        said = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
-        said += [f"{counts['does not apply']} did not apply"] if counts["does not apply"] else []
-        return ", ".join(said)
+        parts = [f"{counts['passed']} passed", f"{counts['failed']} failed"]
+        parts += [f"{counts['does not apply']} did not apply"] if counts["does not apply"] else []
+        return ", ".join(parts)
 
     def _repr_html_(self) -> str:
         colours = {"passed": "#1a7f37", "failed": "#cf222e", "does not apply": "#6e7781"}

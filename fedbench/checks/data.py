@@ -91,13 +91,13 @@ def reads(data: ReadData) -> str:
 
 def samples_beside_each_other(data: ReadData) -> str:
     """The first samples as they lie on disk and their targets, to compare with one's own."""
-    dataset, said = data.dataset, []
+    dataset, parts = data.dataset, []
     for row in range(min(SHOWN, len(data.rows))):
         numbers = ", ".join(f"{value:g}" for value in data.rows[row][:SHOWN])
         target = dataset.targets[row]
         named = dataset.class_names[int(target)] if dataset.classes and np.ndim(target) == 0 else target
-        said.append(f"{numbers}{', ...' if data.rows.shape[1] > SHOWN else ''} -> {named}")
-    return "; ".join(said)
+        parts.append(f"{numbers}{', ...' if data.rows.shape[1] > SHOWN else ''} -> {named}")
+    return "; ".join(parts)
 
 
 def numbers_are_finite(data: ReadData) -> str:
@@ -176,11 +176,11 @@ def _near_copies(data: ReadData, train: np.ndarray, test: np.ndarray) -> int:
     spread = np.nanstd(data.rows[others], axis=of_table)
     scaled = np.nan_to_num((data.rows - np.nanmean(data.rows[others], axis=of_table)) / np.where(spread > 0, spread, 1))
     squares = (scaled[others] ** 2).sum(1)
-    found = 0
+    count = 0
     for row in some:
         closest = others[np.argmin(squares - 2 * scaled[others] @ scaled[row])]
-        found += 0 < float(np.square(scaled[closest] - scaled[row]).mean()) < NEAR**2
-    return found if found > max(1, MANY * len(some)) else 0
+        count += 0 < float(np.square(scaled[closest] - scaled[row]).mean()) < NEAR**2
+    return count if count > max(1, MANY * len(some)) else 0
 
 
 def parts_have_the_same_classes(data: ReadData) -> str:

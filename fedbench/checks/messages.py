@@ -140,7 +140,7 @@ def _refuse_deaf(hosts: RecordingHosts) -> None:
     task = next((t for t in hosts.tasks.values() if t.client != POOLED and t.message.sizes.get("params")), None)
     if task is None:
         return
-    found = []
+    results = []
     for noise in (0.0, NOISE):
         client = host.client(task, ROUNDS)
         tensors = client.message.tensors
@@ -151,9 +151,9 @@ def _refuse_deaf(hosts: RecordingHosts) -> None:
         received = own.receive(client)
         upload = own.train(client, received)
         assert upload.trained is not None
-        found.append([received.params, upload.trained.params, *upload.tensors.values()])
+        results.append([received.params, upload.trained.params, *upload.tensors.values()])
         client.message.tensors = tensors
-    if all(torch.equal(a, b) for a, b in zip(*found, strict=True)):
+    if all(torch.equal(a, b) for a, b in zip(*results, strict=True)):
         raise CheckFailure(
             "a client trains the same whatever it is sent: it does not begin from the received model: start fits from "
             "`received`, and read client.message"
@@ -230,11 +230,11 @@ def is_pooled(method: MethodRuns) -> bool:
 
 def by_field(hosts: RecordingHosts) -> Iterator[tuple[tuple[str, str], list[Sent]]]:
     """Everything that was sent, by direction and field."""
-    found: dict[tuple[str, str], list[Sent]] = {}
+    by_name: dict[tuple[str, str], list[Sent]] = {}
     for sent in hosts.sent:
         for name in sent.tensors:
-            found.setdefault((sent.direction, name), []).append(sent)
-    yield from found.items()
+            by_name.setdefault((sent.direction, name), []).append(sent)
+    yield from by_name.items()
 
 
 def least_bits(tensor: Tensor) -> float:
@@ -259,13 +259,13 @@ def known_before(hosts: RecordingHosts, direction: str, field: str) -> dict[tupl
     if direction == "up":
         down = [sent for sent in hosts.sent if sent.direction == "down" and field in sent.tensors]
         return {(sent.number, sent.client): sent.tensors[field] for sent in down}
-    found, last = {}, dict[int, Tensor]()
+    earlier, last = {}, dict[int, Tensor]()
     for sent in hosts.sent:
         if sent.direction == direction and field in sent.tensors:
             if sent.client in last:
-                found[sent.number, sent.client] = last[sent.client]
+                earlier[sent.number, sent.client] = last[sent.client]
             last[sent.client] = sent.tensors[field]
-    return found
+    return earlier
 
 
 def low_rank_share(tensor: Tensor, shapes: Sequence[tuple[int, ...]]) -> float:

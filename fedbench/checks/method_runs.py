@@ -130,13 +130,13 @@ class MethodRuns:
 
     def _first_accepted(self, kind: str) -> Keys:
         """Raises the ConfigError that says why the simplest run is refused."""
-        refusals, asked = [], self._asked(kind)
-        even = {"partition": {"name": "iid", "clients": asked["partition"].get("clients", CLIENTS)}}
+        refusals, base = [], self._asked(kind)
+        even = {"partition": {"name": "iid", "clients": base["partition"].get("clients", CLIENTS)}}
         deals = ({}, even) if self.given and "partition" not in self.given else ({},)
         changes = [{"train": train, **deal} for train in (GIVEN_INSTEAD if self.given else INSTEAD) for deal in deals]
         for change in changes:
             try:
-                check_run(resolve(Config(**self._limited(_merged(asked, change)))))
+                check_run(resolve(Config(**self._limited(_merged(base, change)))))
                 return change
             except ConfigError as error:
                 refusals.append(error)
@@ -192,10 +192,10 @@ class MethodRuns:
                 self._known[kind] = self._record(kind)
             except ConfigError as error:
                 self._known[kind] = error
-        found = self._known[kind]
-        if isinstance(found, ConfigError):
-            raise found
-        return found
+        outcome = self._known[kind]
+        if isinstance(outcome, ConfigError):
+            raise outcome
+        return outcome
 
     def _record(self, kind: str) -> RecordingHosts:
         run = resolve(self.config(kind))
@@ -236,23 +236,23 @@ def require_equal(one: Record, other: Record, line: str) -> None:
 
 def _nested(pairs: Keys) -> Keys:
     """`{"train__lr": 1}` -> `{"train": {"lr": 1}}`."""
-    found: dict[str, Any] = {}
+    tree: dict[str, Any] = {}
     for key, value in pairs.items():
         section, _, name = key.partition("__")
         if name:
-            found.setdefault(section, {})[name] = value
+            tree.setdefault(section, {})[name] = value
         else:
-            found[section] = value
-    return found
+            tree[section] = value
+    return tree
 
 
 def _merged(*layers: Keys) -> dict[str, Any]:
     """Sections of later layers change keys of earlier ones; a section with another name begins anew."""
-    found: dict[str, Any] = {}
+    merged: dict[str, Any] = {}
     for layer in layers:
         for key, value in layer.items():
-            before = found.get(key)
+            before = merged.get(key)
             before = {"name": before} if isinstance(before, str) and isinstance(value, Mapping) else before
             anew = not (isinstance(before, Mapping) and isinstance(value, Mapping)) or "name" in value
-            found[key] = value if anew else {**before, **value}  # type: ignore[dict-item]
-    return found
+            merged[key] = value if anew else {**before, **value}  # type: ignore[dict-item]
+    return merged

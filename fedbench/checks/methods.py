@@ -114,8 +114,8 @@ def stopped_and_resumed(method: MethodRuns, hosts: Callable[[int], Hosts] = Seve
     every, round = divmod(crc32(method.name.encode()) % (2 * (ROUNDS + 1)), ROUNDS + 1)
     config, folder = method.config("awkward", checkpoint__every=1 + every), method.folder_for("stopped")
     method.stop(config, folder, 1 + round, hosts(2))
-    found = method.play(config, hosts(3), folder, resume=True)
-    if found != here:
+    resumed = method.play(config, hosts(3), folder, resume=True)
+    if resumed != here:
         whole = method.play(method.config("awkward"), hosts(2))
         if whole != here:
             raise CheckFailure(
@@ -124,7 +124,7 @@ def stopped_and_resumed(method: MethodRuns, hosts: Callable[[int], Hosts] = Seve
             )
         raise CheckFailure(
             f"a run that was stopped in round {1 + round} and resumed has other numbers"
-            f"{first_difference(here, found)}: something is kept in no field that a checkpoint has, such as a field "
+            f"{first_difference(here, resumed)}: something is kept in no field that a checkpoint has, such as a field "
             "with init=False: declare it in State or Server as `name: TYPE = DEFAULT`"
         )
     return f"stopped in round {1 + round} on two hosts, resumed on three"
@@ -134,9 +134,9 @@ def more_rounds_continue(method: MethodRuns) -> str:
     here, (folder, uses_rounds) = method.records("awkward"), method.shorter
     if uses_rounds:
         return "uses the number of rounds, so that a run cannot be given more later"
-    found = method.play(method.config("awkward"), folder=folder, resume=True)
-    line = f"a run that is given a round more is another one than a longer run{first_difference(here, found)}"
-    require_equal(found, here, f"{line}: nothing may depend on the number of rounds but what reads context.rounds")
+    continued = method.play(method.config("awkward"), folder=folder, resume=True)
+    line = f"a run that is given a round more is another one than a longer run{first_difference(here, continued)}"
+    require_equal(continued, here, f"{line}: nothing may depend on the number of rounds but what reads context.rounds")
     return ""
 
 
@@ -211,10 +211,10 @@ def steps_are_estimated(method: MethodRuns) -> str:
             continue
         for report in (report for report in reply.reports if report.upload):
             samples = sum(sizes) if report.client == POOLED else sizes[report.client]
-            said = method.kind.steps(options, config.train, samples, config.public.size)
-            if report.steps != said:
+            steps = method.kind.steps(options, config.train, samples, config.public.size)
+            if report.steps != steps:
                 raise CheckFailure(
-                    f"`steps` says {said} gradient steps for a client with {samples} samples, which makes "
+                    f"`steps` says {steps} gradient steps for a client with {samples} samples, which makes "
                     f"{report.steps}: override steps, by which budgets and estimates count"
                 )
     return ""

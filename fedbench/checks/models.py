@@ -162,24 +162,24 @@ def _moved(slot: Slot, start: Weights, trained: Weights) -> bool:
 
 def what_is_shared(model: ModelFits) -> str:
     """Of some methods the numbers that are sent and stay, and the bytes of a client's round."""
-    said = []
-    asked = {name: MethodConfig(name=name) for name in ASKED}
+    parts = []
+    configs = {name: MethodConfig(name=name) for name in ASKED}
     if "method" in model.given.model_fields_set:
-        asked[model.given.method.name] = model.given.method
+        configs[model.given.method.name] = model.given.method
     run = model.run.resolved
-    for name, method_asked in asked.items():
+    for name, method_asked in configs.items():
         kind = methods.load(name)
         config = run.config.model_copy(deep=True, update={"method": method_asked})
         own = replace(run, config=config, method=kind, options=kind.Options(**method_asked.options))
         try:
             method = make_method(own, make_context(own, model.run.partition, run.seed, model.learner))
         except ConfigError as error:
-            said.append(f"{name}: refused ({error})")
+            parts.append(f"{name}: refused ({error})")
             continue
         shared, stays = method.shared_params.size, method.private_params.size
         nbytes = 2 * (shared + method.shared_buffers.size) * model.learner.dtype.itemsize
-        said.append(f"{name} shares {shared:,} numbers, {stays:,} stay, {nbytes / 1000:,.1f} kB a round and client")
-    return "; ".join(said)
+        parts.append(f"{name} shares {shared:,} numbers, {stays:,} stay, {nbytes / 1000:,.1f} kB a round and client")
+    return "; ".join(parts)
 
 
 def _checks() -> Iterator[Check[ModelFits]]:

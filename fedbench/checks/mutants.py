@@ -130,44 +130,44 @@ def ways(node: ast.AST) -> Iterator[tuple[str, Callable[..., ast.AST]]]:
     if isinstance(node, ast.BinOp | ast.AugAssign) and type(node.op) in OTHER:
         yield "sign", _sign
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        yield "sign", lambda found: found.operand
+        yield "sign", lambda spot: spot.operand
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | int | float):
         yield (
             "constant",
-            lambda found: ast.Constant(not found.value if isinstance(found.value, bool) else found.value + 1),
+            lambda spot: ast.Constant(not spot.value if isinstance(spot.value, bool) else spot.value + 1),
         )
     if isinstance(node, ast.Call) and _seen_keywords(node):
         yield "argument", _left_out
     if isinstance(node, ast.Call) and len(node.args) > 1:
         yield "exchange", _exchanged
     if isinstance(node, ast.Assign) and not isinstance(node.targets[0], ast.Name | ast.Tuple):
-        yield "statement", lambda found: ast.Pass()
+        yield "statement", lambda spot: ast.Pass()
     if isinstance(node, ast.AugAssign) or (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)):
-        yield "statement", lambda found: ast.Pass()
+        yield "statement", lambda spot: ast.Pass()
 
 
-def _comparison(found: ast.Compare) -> ast.AST:
-    found.ops[0] = FLIPPED[type(found.ops[0])]()
-    return found
+def _comparison(node: ast.Compare) -> ast.AST:
+    node.ops[0] = FLIPPED[type(node.ops[0])]()
+    return node
 
 
-def _sign(found: ast.BinOp | ast.AugAssign) -> ast.AST:
-    found.op = OTHER[type(found.op)]()
-    return found
+def _sign(node: ast.BinOp | ast.AugAssign) -> ast.AST:
+    node.op = OTHER[type(node.op)]()
+    return node
 
 
 def _seen_keywords(call: ast.Call) -> list[ast.keyword]:
     return [keyword for keyword in call.keywords if keyword.arg not in UNSEEN]
 
 
-def _left_out(found: ast.Call) -> ast.AST:
-    found.keywords.remove(_seen_keywords(found)[-1])
-    return found
+def _left_out(call: ast.Call) -> ast.AST:
+    call.keywords.remove(_seen_keywords(call)[-1])
+    return call
 
 
-def _exchanged(found: ast.Call) -> ast.AST:
-    found.args[:2] = found.args[1::-1]
-    return found
+def _exchanged(call: ast.Call) -> ast.AST:
+    call.args[:2] = call.args[1::-1]
+    return call
 
 
 def applied(tree: ast.Module, change: Change) -> str:
@@ -275,8 +275,8 @@ def failing_test(tests: Path, module: str, source: str) -> str:
             return "no end"
     if done.returncode == NO_TESTS:
         raise ConfigError(f"check --tests {tests}: holds no tests; name a file of pytest")
-    said = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
-    return said[0].rpartition("::")[2] if said else "" if done.returncode == 0 else "import"
+    failures = [line.split()[1] for line in done.stdout.splitlines() if line.startswith(("FAILED ", "ERROR "))]
+    return failures[0].rpartition("::")[2] if failures else "" if done.returncode == 0 else "import"
 
 
 def concerns(what: str, kind: type[Method]) -> bool:
@@ -301,6 +301,6 @@ def load(kind: type[Method], source: str, change: Change) -> type[Method]:
     module = ModuleType(name)
     sys.modules[name] = module
     exec(compile(source, file, "exec"), vars(module))
-    found: type[Method] = getattr(module, kind.__name__)
-    keep(f"{name}:{kind.__name__}", found)
-    return found
+    loaded: type[Method] = getattr(module, kind.__name__)
+    keep(f"{name}:{kind.__name__}", loaded)
+    return loaded

@@ -44,18 +44,18 @@ def numbers_of(annotation: Any, metadata: list[Any]) -> Iterator[tuple[type, lis
 
 def ends(option: Any) -> dict[str, float]:
     """The smallest and the largest legal number of an option, where it has such."""
-    found = dict[str, float]()
+    values = dict[str, float]()
     for kind, metadata in numbers_of(option.annotation, option.metadata):
         for limit in metadata:
             if isinstance(limit, limits.Ge):
-                found["smallest"] = kind(_number(limit.ge))
+                values["smallest"] = kind(_number(limit.ge))
             elif isinstance(limit, limits.Gt):
-                found["smallest"] = int(_number(limit.gt)) + 1 if kind is int else _number(limit.gt) + NEAR
+                values["smallest"] = int(_number(limit.gt)) + 1 if kind is int else _number(limit.gt) + NEAR
             elif isinstance(limit, limits.Le):
-                found["largest"] = kind(_number(limit.le))
+                values["largest"] = kind(_number(limit.le))
             elif isinstance(limit, limits.Lt):
-                found["largest"] = _number(limit.lt) - NEAR
-    return found
+                values["largest"] = _number(limit.lt) - NEAR
+    return values
 
 
 def _number(limit: Any) -> float:
@@ -64,14 +64,14 @@ def _number(limit: Any) -> float:
 
 def other_values(option: Any, usual: Any) -> list[Any]:
     """Values of an option that differ from the usual one: its ends, other choices, and another number."""
-    found = [*ends(option).values(), *choices_of(option.annotation)]
+    values = [*ends(option).values(), *choices_of(option.annotation)]
     for kind, _ in numbers_of(option.annotation, option.metadata):
         if isinstance(usual, int | float) and not isinstance(usual, bool):
-            found.append(kind(usual * 2 + 1))
+            values.append(kind(usual * 2 + 1))
         elif usual is None:
-            found += [kind(1), kind(SOME)]
+            values += [kind(1), kind(SOME)]
     distinct: list[Any] = []
-    for value in found:
+    for value in values:
         if value not in (usual, *distinct) or type(value) is bool is not type(usual):
             distinct.append(value)
     return distinct
@@ -120,34 +120,35 @@ class Trials:
         return self.known[key]
 
     def _try(self, kind: str, options: dict[str, Any]) -> Trial:
-        said = ", ".join(f"method.{name} = {value}" for name, value in options.items())
+        values = ", ".join(f"method.{name} = {value}" for name, value in options.items())
         try:
             run = resolve(self.method.config(kind, method={"name": self.method.name, **self.method.options, **options}))
             check_run(run)
         except ConfigError as error:
-            return _refused(str(error), said)
+            return _refused(str(error), values)
         folder, read = self.method.folder_for("options"), set[str]()
         run = replace(run, options=noting(run.options, read))
         try:
             record = self.method.play(run, folder=folder)
         except ConfigError as error:
             if not isinstance(error, RunError) and not has_records(folder):
-                return _refused(str(error), said)
+                return _refused(str(error), values)
             if any(words in str(error) for words in NOT_FINITE):
                 return Trial(DIVERGED, frozenset(read))
             raise CheckFailure(
-                f"{said}: neither runs nor is refused before round 1: {error}; refuse it in check(), with a ConfigError"
+                f"{values}: neither runs nor is refused before round 1: {error}; refuse it in check(), with a "
+                "ConfigError"
             ) from error
         if failed := next((line["failed"] for line in metrics_of(record) if line["failed"]), None):
             if any(words in str(failed) for words in NOT_FINITE):
                 return Trial(DIVERGED, frozenset(read))
-            raise CheckFailure(f"{said}: clients fail: {failed[0]}; limit it by Field(gt=..., le=...)")
+            raise CheckFailure(f"{values}: clients fail: {failed[0]}; limit it by Field(gt=..., le=...)")
         return Trial(record, frozenset(read))
 
 
-def _refused(line: str, said: str) -> Trial:
+def _refused(line: str, values: str) -> Trial:
     if "\n" in line:
-        raise CheckFailure(f"{said} is refused in several lines: a ConfigError has one")
+        raise CheckFailure(f"{values} is refused in several lines: a ConfigError has one")
     return Trial(REFUSED)
 
 
@@ -208,14 +209,14 @@ def options_in_code(kind: type[Method]) -> set[str]:
 
     Code of the modules of the method's classes, and of modules in their folders from which these take something.
     """
-    found = set[str]()
+    read = set[str]()
     for module in modules_of(kind):
         try:
             tree = ast.parse(inspect.getsource(module))
         except (OSError, TypeError):  # of a notebook
             continue
-        found |= read_of_options(tree)
-    return found
+        read |= read_of_options(tree)
+    return read
 
 
 def modules_of(kind: type[Method]) -> list[ModuleType]:
@@ -242,14 +243,14 @@ def read_of_options(tree: ast.AST) -> set[str]:
             names |= {target.id for target in node.targets if isinstance(target, ast.Name)}
         if isinstance(node, ast.arg) and node.annotation and "Options" in ast.unparse(node.annotation):
             names.add(node.arg)
-    found = set[str]()
+    read = set[str]()
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and _is_options(node.value, names):
-            found.add(node.attr)
+            read.add(node.attr)
         if isinstance(node, ast.Call) and len(node.args) > 1 and _is_options(node.args[0], names):
             word = node.args[1]  # of getattr
-            found |= {word.value} if isinstance(word, ast.Constant) and isinstance(word.value, str) else set()
-    return found
+            read |= {word.value} if isinstance(word, ast.Constant) and isinstance(word.value, str) else set()
+    return read
 
 
 def _is_options(node: ast.AST, names: set[str]) -> bool:

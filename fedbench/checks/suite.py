@@ -43,15 +43,15 @@ def check(
     1 passed, 0 failed
     """
     given = {"method": method, "model": model, "data": data}
-    asked = {name: value for name, value in given.items() if value is not None}
-    if not asked:
+    subjects = {name: value for name, value in given.items() if value is not None}
+    if not subjects:
         raise ConfigError("check: give a method, a model or data, for example fedbench.check(Mine)")
-    config = Config(**asked, **sections)
+    config = Config(**subjects, **sections)
     results = []
-    for result in results_for(config, tuple(asked), tuple(only)):
+    for result in results_for(config, tuple(subjects), tuple(only)):
         results.append(result)
         watch(result)
-    return CheckReport(title_of(config, tuple(asked)), results)
+    return CheckReport(title_of(config, tuple(subjects)), results)
 
 
 def title_of(config: Config, subjects: tuple[str, ...]) -> str:

@@ -29,23 +29,23 @@ ABOUT = (
 @command
 def main(argv: list[str]) -> int:
     """Prints a line per check as it comes; returns a failure if one fails."""
-    config, asked = parse(argv, FLAGS, "fedbench check", about=ABOUT, check=_require_subject)
+    config, flags = parse(argv, FLAGS, "fedbench check", about=ABOUT, check=_require_subject)
     from fedbench.checks.check import CheckReport, row_of
     from fedbench.checks.suite import results_for, title_of
 
-    if asked.numbers or asked.write:
-        return print_numbers(config, asked.write)
-    if asked.mutants:
-        return print_mutants(config, asked.tests)
+    if flags.numbers or flags.write:
+        return print_numbers(config, flags.write)
+    if flags.mutants:
+        return print_mutants(config, flags.tests)
     subjects, results = subjects_of(config), []
-    if not asked.json:
+    if not flags.json:
         print(title_of(config, subjects), flush=True)
-    for result in results_for(config, subjects, tuple(asked.only or ())):
+    for result in results_for(config, subjects, tuple(flags.only or ())):
         results.append(result)
-        if not asked.json:
+        if not flags.json:
             print(row_of(result), flush=True)
     report = CheckReport(title_of(config, subjects), results)
-    print(json.dumps(report.as_json(), indent=2) if asked.json else report.count)
+    print(json.dumps(report.as_json(), indent=2) if flags.json else report.count)
     sys.stdout.flush()
     return FAILED if report.failed else OK
 
@@ -89,10 +89,10 @@ def subjects_of(config: Config) -> tuple[str, ...]:
     return tuple(name for name in ("method", "model", "data") if name in config.model_fields_set)
 
 
-def _require_subject(config: Config, asked: Namespace) -> None:
+def _require_subject(config: Config, flags: Namespace) -> None:
     if not subjects_of(config):
         raise ConfigError("check: name what is checked: --method mine:Mine, --model mine:Net or --data X")
-    if asked.tests and not asked.mutants:
+    if flags.tests and not flags.mutants:
         raise ConfigError("check --tests: tests are tried on a broken class; add --mutants, or run pytest")
-    if asked.tests and not Path(asked.tests).is_file():
-        raise ConfigError(f"check --tests {asked.tests}: there is no such file; name a file of pytest")
+    if flags.tests and not Path(flags.tests).is_file():
+        raise ConfigError(f"check --tests {flags.tests}: there is no such file; name a file of pytest")

@@ -36,15 +36,15 @@ FLAGS = (
 @partial(command, usage=USAGE)
 def main(argv: list[str]) -> int:
     """Exports and says where, and how far the program's outputs are from fedbench's."""
-    folder, asked = read_flags(argv, "export", FLAGS)
-    if asked.client is None:
+    folder, flags = read_flags(argv, "export", FLAGS)
+    if flags.client is None:
         raise ConfigError(f"export: whose model? fedbench export {folder} --client 3, or --client global")
-    client = asked.client if asked.client == "global" else whole_number("client", asked.client)
-    seed = None if asked.seed is None else whole_number("seed", asked.seed)
+    client = flags.client if flags.client == "global" else whole_number("client", flags.client)
+    seed = None if flags.seed is None else whole_number("seed", flags.seed)
     loading("reading the model")
     from fedbench.studies.export import export
 
-    made = export(folder, client, asked.format or "safetensors", asked.point or "after_agg", seed, asked.out)
+    made = export(folder, client, flags.format or "safetensors", flags.point or "after_agg", seed, flags.out)
     print(f"model:   {made.file}")
     if made.difference is not None:
         print(f"check:   largest difference from fedbench's outputs {made.difference:.1e}, over {made.samples} samples")

@@ -40,7 +40,7 @@ MANY = 10_000
 def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition]) -> None:
     """Write the partitions, environment.json and, last, config.yaml, which marks the run as begun."""
     config, dataset = run.config, run.dataset
-    drawn = {str(seed): part.fingerprint() for seed, part in partitions.items()}
+    fingerprints = {str(seed): part.fingerprint() for seed, part in partitions.items()}
     more = {
         "pooled": run.method.trainers(run.options) == "pooled",
         "steps_by": run.method.optimizer,
@@ -53,7 +53,12 @@ def describe_run(folder: Path, run: ResolvedRun, partitions: dict[int, Partition
         "traces": [asdict(trace) for trace in run.method.traces],
         "decisions": decisions(config.method.name, run.options, config.train),
     }
-    known = {**environment(drawn, dataset), **more, **file_fingerprints(config), **provenance.code_record(config)}
+    known = {
+        **environment(fingerprints, dataset),
+        **more,
+        **file_fingerprints(config),
+        **provenance.code_record(config),
+    }
     if config.partition.clients > MANY:
         write_arrays_atomically(folder / "partition.npz", _arrays(dataset, partitions))
     else:
@@ -134,16 +139,16 @@ def time_now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S%z")
 
 
-def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
+def _counts(dataset: Dataset, partition: Partition) -> dict[str, Any]:
     """Rows of the data's two parts; names of clients; samples per class to train on, and in the public set."""
     parts: dict[str, Any] = {"parts": [dataset.train_rows, dataset.test_rows]}
-    if any(names := client_names(dataset, drawn)):
+    if any(names := client_names(dataset, partition)):
         parts["names"] = names
     if not dataset.classes:
         return parts
-    counts = {**parts, "class_counts": drawn.class_counts(dataset.labels, dataset.classes).tolist()}
-    if drawn.public is not None:
-        public = np.bincount(dataset.labels[drawn.public], minlength=dataset.classes)
+    counts = {**parts, "class_counts": partition.class_counts(dataset.labels, dataset.classes).tolist()}
+    if partition.public is not None:
+        public = np.bincount(dataset.labels[partition.public], minlength=dataset.classes)
         counts["public_class_counts"] = public.tolist()
     return counts
 
@@ -151,10 +156,10 @@ def _counts(dataset: Dataset, drawn: Partition) -> dict[str, Any]:
 def _arrays(dataset: Dataset, partitions: dict[int, Partition]) -> dict[str, np.ndarray]:
     """The partitions as arrays that `--partition file` reads."""
     arrays: dict[str, np.ndarray] = {}
-    for seed, drawn in partitions.items():
-        drawn_arrays = drawn.arrays() | {"parts": np.array([dataset.train_rows, dataset.test_rows])}
+    for seed, partition in partitions.items():
+        drawn_arrays = partition.arrays() | {"parts": np.array([dataset.train_rows, dataset.test_rows])}
         if dataset.classes:
-            drawn_arrays["class_counts"] = drawn.class_counts(dataset.labels, dataset.classes)
+            drawn_arrays["class_counts"] = partition.class_counts(dataset.labels, dataset.classes)
         arrays |= {f"{seed}/{name}": array for name, array in drawn_arrays.items()}
     return arrays
 

@@ -71,8 +71,8 @@ class GpuShares:
         if not takes_gpu(job):
             return
         known, method = self._measured.setdefault(_model_and_data(job), {}), job.config.method.name
-        if (ended or method not in known) and (taken := measured_mb(job)) is not None:
-            known[method] = max(taken, known.get(method, 0.0))
+        if (ended or method not in known) and (measured := measured_mb(job)) is not None:
+            known[method] = max(measured, known.get(method, 0.0))
 
     def after_full(self, job: Job) -> Job | None:
         """The job with twice the share, after the GPU was full; None if there is no more or it was tried too often.

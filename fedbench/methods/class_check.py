@@ -78,11 +78,11 @@ def _check_hook(kind: type[Method], name: str) -> None:
     if isinstance(base, classmethod) and not isinstance(own, classmethod):
         raise _mistake(own, f"{kind.__name__}.{name} must be a class method: write @classmethod above it")
     base, own = (getattr(hook, "__func__", hook) for hook in (base, own))
-    taken = list(inspect.signature(base).parameters)
+    parameters = list(inspect.signature(base).parameters)
     try:
-        inspect.signature(own).bind(*taken)
+        inspect.signature(own).bind(*parameters)
     except TypeError as error:
-        raise _mistake(own, f"{kind.__name__}.{name} must take {', '.join(taken)}: {error}") from None
+        raise _mistake(own, f"{kind.__name__}.{name} must take {', '.join(parameters)}: {error}") from None
 
 
 def _check_names(kind: type[Method]) -> None:

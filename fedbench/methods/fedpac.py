@@ -98,10 +98,11 @@ class FedPAC(Method["FedPAC.Options", PrivateState, "FedPAC.Server"]):
         return Amount(epochs=options.head_epochs + options.body_epochs).steps_on(samples, train)
 
     def check(self) -> tuple[str, ...]:
-        eps, drawn = self.options.head_weight_eps, self.context.participants_per_round
-        if eps * drawn >= 1:
+        eps, participants = self.options.head_weight_eps, self.context.participants_per_round
+        if eps * participants >= 1:
             raise ConfigError(
-                f"method.head_weight_eps = {eps:g}: with {drawn} participants a round it must be below {1 / drawn:g}"
+                f"method.head_weight_eps = {eps:g}: with {participants} participants a round it must be below "
+                f"{1 / participants:g}"
             )
         return ()
 

@@ -126,9 +126,9 @@ def inherited_model(client: Client[FedPHP.State]) -> Weights:
     return client.initial if kept is None else kept
 
 
-def past_share(mu: float, participations: int, rounds: int, drawn: int, clients: int) -> float:
+def past_share(mu: float, participations: int, rounds: int, participants: int, clients: int) -> float:
     """mu_i (eq. 5): the share of the old model in the new one, by earlier participations."""
-    return min(mu * participations / max(drawn * rounds // clients, 1), mu)
+    return min(mu * participations / max(participants * rounds // clients, 1), mu)
 
 
 def transfer_loss(

@@ -43,7 +43,7 @@ def write_boards(survey: SettingsStudy) -> None:
         more = [costs.markdown(), costs.intro]
     several = len(tables) > 1
     shown = [f"**{table.title}**\n\n" * several + table.markdown() for table in tables]
-    drawn = [f"% {table.title}\n" * several + table.latex() for table in tables]
+    texts = [f"% {table.title}\n" * several + table.latex() for table in tables]
     write_atomically(survey.folder / "table.csv", frame.to_csv(index=False))
     write_atomically(survey.folder / "table.md", "\n\n".join([*shown, f"{note}.", *more]) + "\n")
-    write_atomically(survey.folder / "table.tex", f"% {note}\n" + "\n".join(drawn))
+    write_atomically(survey.folder / "table.tex", f"% {note}\n" + "\n".join(texts))

@@ -15,7 +15,7 @@ from fedbench import tasks
 from fedbench.errors import ConfigError
 from fedbench.results.estimators import SAMPLES, estimator
 from fedbench.results.files import CHECKPOINTS, ends_whole, read_arrays
-from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, PointOutcomes, read_outcomes
+from fedbench.results.outcomes import OUTCOMES, MetricOutcomes, read_outcomes
 from fedbench.results.remarks import with_levels
 from fedbench.results.run_files import RunFiles
 from fedbench.results.schema import (
@@ -178,9 +178,6 @@ class Records:
             if (of_metric := points.of(self.metric().name)) is not None
         }
         return outcomes
-
-    def _kept_outcomes(self, folder: Path) -> dict[tuple[int, str], PointOutcomes]:
-        return read_outcomes(self._files.matching(folder, OUTCOMES), self._files.problems[folder])
 
     def newcomers(self) -> pd.DataFrame:
         """newcomers.parquet: one row per seed, newcomer, local epochs, images (0: all) and metric; none without any."""

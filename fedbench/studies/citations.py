@@ -14,10 +14,10 @@ ENTRY = re.compile(r"^@\w+\{\s*([^,\s]+)\s*,.*?(?=^@|\Z)", re.MULTILINE | re.DOT
 
 def bibtex(names: Iterable[str]) -> str:
     """The entries of these methods, each once, and a comment that names those without one."""
-    found = {name: entry_of(name) for name in dict.fromkeys(names)}
-    lack = [name for name, entry in found.items() if entry is None]
-    said = [f"% no paper is known of {', '.join(lack)}"] if lack else []
-    return "\n".join([*said, *(entry for entry in found.values() if entry is not None)]).rstrip() + "\n"
+    entries = {name: entry_of(name) for name in dict.fromkeys(names)}
+    lack = [name for name, entry in entries.items() if entry is None]
+    lines = [f"% no paper is known of {', '.join(lack)}"] if lack else []
+    return "\n".join([*lines, *(entry for entry in entries.values() if entry is not None)]).rstrip() + "\n"
 
 
 def entry_of(method: str) -> str | None:

@@ -70,19 +70,19 @@ def compare(
     >>> sorted(result.table["method"])
     ['centralized', 'fedavg-ft', 'fedper', 'local']
     """
-    asked = ComparisonTuning(**tuning)
+    how = ComparisonTuning(**tuning)
     if isinstance(methods, Config):
         raise ConfigError("compare: the configuration comes first, then the methods: compare(config, methods)")
     config = Config.of(config)
-    studies, matrix, folder = plan_comparisons(config, method_names(methods), asked, over, space)
-    if asked.stopping_rule is None and (line := too_few(len(studies[0].config.seeds))):
+    studies, matrix, folder = plan_comparisons(config, method_names(methods), how, over, space)
+    if how.stopping_rule is None and (line := too_few(len(studies[0].config.seeds))):
         logging.getLogger("fedbench").warning(with_label(line))
     if matrix is None:
-        run_studies(studies, trials, watch, asked.max_hours)
+        run_studies(studies, trials, watch, how.max_hours)
         return Comparison(folder)
     run_state.refuse_other_results(folder, "compare --over")
     with folder_locks.writable(folder):
-        new = run_studies(studies, trials, watch, asked.max_hours)
+        new = run_studies(studies, trials, watch, how.max_hours)
         matrix.write(folder)
     from fedbench.report import make_report
 
@@ -107,17 +107,17 @@ def plan_comparisons(
             f"space = {space}: without effect with tune = 0, which tries no candidates; leave one of them out"
         )
     root = (config.out or Path("results")).absolute()
-    asked = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space)
-    require_distinct(asked.compared)
-    check_named_options(config, asked.compared)
-    folder = config.out or root / "compare" / (config.name or _name(config, asked, over))
+    spec = ComparisonSpec([ComparedMethod.parse(text) for text in methods], tuning, root, space)
+    require_distinct(spec.compared)
+    check_named_options(config, spec.compared)
+    folder = config.out or root / "compare" / (config.name or _name(config, spec, over))
     if not over:
-        study = asked.study(config, folder)
+        study = spec.study(config, folder)
         refuse_same_methods(study)
         return [study], None, folder
-    asked.check_settings(over)
+    spec.check_settings(over)
     matrix = SettingsFile(config.model_dump(mode="json"), over, settings_of(over))
-    studies = [asked.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
+    studies = [spec.in_setting(s).study(in_setting(config, s), folder / s.path, s.name) for s in matrix.settings]
     refuse_same_methods(studies[0])
     refuse_same_settings(studies)
     return studies, matrix, folder
@@ -177,9 +177,9 @@ class ComparisonSpec:
                 method.tuned_over(spaces[method.label], config, counts[method.label], self.tuning)
                 for method in compared
             ]
-        asked, budgets = self.tuning, counts if self.tuning.budget_steps else {}
-        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **asked.as_plan())
-        return TuningStudy(plan, config, compared, folder, self.root, asked.tune_seeds, asked.final_val, setting)
+        tuning, budgets = self.tuning, counts if self.tuning.budget_steps else {}
+        plan = Plan("compare", None, config.model_dump(mode="json"), [], budgets=budgets, **tuning.as_plan())
+        return TuningStudy(plan, config, compared, folder, self.root, tuning.tune_seeds, tuning.final_val, setting)
 
     def counts(self, compared: Sequence[ComparedMethod], config: Config, spaces: Mapping[str, Space]) -> dict[str, int]:
         """Number of points of each method: equal, or fewer for methods whose runs make more gradient steps."""
@@ -236,13 +236,13 @@ def without_method(config: Config, methods: Sequence[str]) -> tuple[Config, str 
     return Config(**tree), f"left out, because {own.name} is not compared: method = {own.name}{options} of the preset"
 
 
-def _name(config: Config, asked: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:
-    names = [(method.label, method.fixed) for method in asked.compared]
-    tuning = asked.tuning
+def _name(config: Config, spec: ComparisonSpec, over: Mapping[str, Sequence[Any]]) -> str:
+    names = [(method.label, method.fixed) for method in spec.compared]
+    tuning = spec.tuning
     known: tuple[Any, ...] = (config.key(), names, tuning.tune, tuning.point, tuning.final_val, dict(over))
-    if tuning.search != "grid" or tuning.budget_steps or asked.space:
+    if tuning.search != "grid" or tuning.budget_steps or spec.space:
         # A search with more samples uses the same folder.
-        space = Space(dict(asked.space)).as_text() if isinstance(asked.space, Mapping) else asked.space is not None
+        space = Space(dict(spec.space)).as_text() if isinstance(spec.space, Mapping) else spec.space is not None
         known += (tuning.search, tuning.budget_steps, space)
     where = f"{len(settings_of(over))}-settings" if over else config.data.name.rpartition("/")[2]
     return f"{len(names)}-methods-{where}-{hash_of(known)[:8]}"

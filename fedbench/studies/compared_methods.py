@@ -31,9 +31,9 @@ Methods = Sequence[str | type[Method]] | str | type[Method]
 """Methods as users pass them: names, variants, classes, or a single one of these."""
 
 
-def method_names(asked: Methods, key: str = "methods") -> list[str]:
+def method_names(value: Methods, key: str = "methods") -> list[str]:
     """The names of methods. key: names them in errors. Raises ConfigError."""
-    listed: Any = [asked] if isinstance(asked, str | type) else asked
+    listed: Any = [value] if isinstance(value, str | type) else value
     if isinstance(listed, Mapping) or not isinstance(listed, Iterable):
         raise _no_method(key, listed, "a list of names and classes is expected, for example")
     names = list[str]()
@@ -47,11 +47,11 @@ def method_names(asked: Methods, key: str = "methods") -> list[str]:
     return names
 
 
-def _no_method(key: str, value: Any, wanted: str) -> ConfigError:
+def _no_method(key: str, value: Any, remedy: str) -> ConfigError:
     kind = type(value).__name__
     if isinstance(value, Method):
         return ConfigError(f"{key}: an instance of {kind}; pass the class {kind} itself")
-    return ConfigError(f'{key}: {kind} is no method; {wanted} ["fedper", MyMethod]')
+    return ConfigError(f'{key}: {kind} is no method; {remedy} ["fedper", MyMethod]')
 
 
 @dataclass(frozen=True)
@@ -143,13 +143,13 @@ class ComparedMethod:
             tree["method"] = {"name": self.name}
         if self.fixed.get("aggregator.name", config.aggregator.name) != config.aggregator.name:
             tree.pop("aggregator", None)
-        asked = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
-        return Config(**nest({**asked, **self.fixed, **(values or {})}))
+        keys = {methods.full_key(self.name, key): value for key, value in flat(tree).items()}
+        return Config(**nest({**keys, **self.fixed, **(values or {})}))
 
     def is_pooled(self, config: Config) -> bool:
         """Whether it trains one model on the data of all clients."""
-        asked = self.config(config, self.points[0]).method
-        return methods.load(asked.name).trainers(methods.checked_options(asked)) == "pooled"
+        method = self.config(config, self.points[0]).method
+        return methods.load(method.name).trainers(methods.checked_options(method)) == "pooled"
 
     def runs(
         self, config: Config, seeds: Sequence[int], tune_seeds: Sequence[int] = TUNE_SEEDS
@@ -164,17 +164,17 @@ class ComparedMethod:
         final = self.config(config, self.points[0])
         yield from ((final, seed) for seed in self.seeds or seeds)
 
-    def _with_defaults(self, asked: Config) -> Config:
+    def _with_defaults(self, config: Config) -> Config:
         try:
-            return with_defaults(asked)
+            return with_defaults(config)
         except ConfigError:  # a point may fix it
-            return asked
+            return config
 
-    def _given_values(self, asked: Config) -> Values:
+    def _given_values(self, config: Config) -> Values:
         """The values of a run for keys that a point does not set, for use in conditions."""
-        whole = self._with_defaults(asked)
-        if whole is asked:
-            return set_keys(asked)
+        whole = self._with_defaults(config)
+        if whole is config:
+            return set_keys(config)
         tree = whole.model_dump(mode="json")
         sections = ("train", "method", "model")
         return {f"{section}.{key}": value for section in sections for key, value in tree[section].items()}
@@ -196,10 +196,10 @@ class ComparedMethod:
         all. tuning: how points are searched; None: a grid. Raises ConfigError if no point is left.
         """
         space.check(self.name)
-        asked = self.config(config)
-        own = replace(space.with_own_names(self.name), given=self._given_values(asked))
-        own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(asked)))
-        held = tuple(key for key in own.axes if key in set_keys(asked) and key not in own.listed)
+        own_config = self.config(config)
+        own = replace(space.with_own_names(self.name), given=self._given_values(own_config))
+        own, rates = for_optimizer(own, self.name, optimizer_of(self.name, self._with_defaults(own_config)))
+        held = tuple(key for key in own.axes if key in set_keys(own_config) and key not in own.listed)
         own = own.without(held)
         untuned = self.without_effect(own.axes, config)
         own = own.without(untuned)
@@ -235,8 +235,8 @@ class ComparedMethod:
         if train.optimizer == "auto" and (makes := optimizer_of(self.name, whole)):
             train = train.model_copy(update={"optimizer": makes})
         unused = unused_train_keys(self.name, train)
-        found = {f"train.{one.key}": one.why for one in unused if f"train.{one.decider}" not in axes}
-        return {key: why for key, why in found.items() if key in axes}
+        unused_keys = {f"train.{one.key}": one.why for one in unused if f"train.{one.decider}" not in axes}
+        return {key: why for key, why in unused_keys.items() if key in axes}
 
 
 def set_keys(config: Config) -> Values:

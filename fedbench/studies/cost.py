@@ -85,36 +85,36 @@ class Cost:
     @property
     def joining_steps(self) -> int:
         """Gradient steps of newcomers, as an ordinary fit makes them."""
-        asked, own, batch = self.config.evaluate, self.config.partition, self.batch
-        whole = sum({*asked.new_clients_epochs}) * ceil(self.images * (1 - self.config.data.val) / batch)
-        few = max(asked.new_clients_epochs) * sum(ceil(count / batch) for count in asked.new_clients_samples)
+        evaluate, own, batch = self.config.evaluate, self.config.partition, self.batch
+        whole = sum({*evaluate.new_clients_epochs}) * ceil(self.images * (1 - self.config.data.val) / batch)
+        few = max(evaluate.new_clients_epochs) * sum(ceil(count / batch) for count in evaluate.new_clients_samples)
         return (own.clients - own.trained_clients) * (whole + few)
 
     @property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
-        asked, merged = self.effective_partition, self.effective_partition.test in MERGING
-        if (size := client_size(asked, "train")) is not None:
+        partition, merged = self.effective_partition, self.effective_partition.test in MERGING
+        if (size := client_size(partition, "train")) is not None:
             return size
         there = len(self.dataset.targets) if merged else self.dataset.train_rows
-        total = asked.total or there - self.config.public.size
-        return total / asked.clients * (1 - asked.test_share if merged else 1)
+        total = partition.total or there - self.config.public.size
+        return total / partition.clients * (1 - partition.test_share if merged else 1)
 
     @property
     def tests(self) -> float:
         """Test images of a client: the requested number, or its share of the test part."""
-        asked = self.effective_partition
-        if (size := client_size(asked, "test")) is not None:
+        partition = self.effective_partition
+        if (size := client_size(partition, "test")) is not None:
             return size
-        if asked.test in MERGING:
-            return self.images * asked.test_share / (1 - asked.test_share)
+        if partition.test in MERGING:
+            return self.images * partition.test_share / (1 - partition.test_share)
         return self.images * self.dataset.test_rows / self.dataset.train_rows
 
     @property
     def effective_partition(self) -> PartitionConfig:
         """The partition without the keys that its scheme does not read."""
-        asked, defaults = self.config.partition, PartitionConfig()
-        return asked.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(asked)})
+        partition, defaults = self.config.partition, PartitionConfig()
+        return partition.model_copy(update={key: getattr(defaults, key) for key in ignored_keys(partition)})
 
     @property
     def evaluated_images(self) -> float:
@@ -131,8 +131,8 @@ class Cost:
     @property
     def batch(self) -> int:
         """Images of a batch: at most those of a client, and at least two, which BatchNorm needs."""
-        asked, most = self.config.train.batch_size, ceil(self.images)
-        return max(2, most if asked == "full" else min(asked, most))
+        size, most = self.config.train.batch_size, ceil(self.images)
+        return max(2, most if size == "full" else min(size, most))
 
     @property
     def models(self) -> list[Config]:
@@ -166,17 +166,17 @@ def dataset_of_run(config: Config) -> Dataset:
     return _dataset_of(config.data.model_dump_json(), clients_by_data(config.partition), Beside.of(config.partition))
 
 
-def dataset_of(asked: DataConfig, has_clients: bool = False) -> Dataset:
+def dataset_of(config: DataConfig, has_clients: bool = False) -> Dataset:
     """The data set on this machine; for a published one that is missing, one of its size. Raises ConfigError.
 
     has_clients: whether the clients are those of the data, which have to be here then.
     """
-    return _dataset_of(asked.model_dump_json(), has_clients, NOTHING)
+    return _dataset_of(config.model_dump_json(), has_clients, NOTHING)
 
 
-def partition_on(dataset: Dataset, asked: PartitionConfig) -> PartitionConfig:
+def partition_on(dataset: Dataset, partition: PartitionConfig) -> PartitionConfig:
     """The keys of a partition with what the data decide, such as the number of clients. Raises ConfigError."""
-    return with_client_count(asked, _pool_of(dataset))
+    return with_client_count(partition, _pool_of(dataset))
 
 
 @cache
@@ -185,11 +185,11 @@ def _pool_of(dataset: Dataset) -> SamplePool:
     return SamplePool.of(dataset)
 
 
-def is_here(asked: DataConfig) -> bool:
+def is_here(config: DataConfig) -> bool:
     """Whether a data set can be read without a download: a published one, or any other."""
-    if asked.root or published_of(asked.name) is None:
+    if config.root or published_of(config.name) is None:
         return True
-    return published.is_complete(published.folder_in_cache(asked.name))
+    return published.is_complete(published.folder_in_cache(config.name))
 
 
 def not_here(config: Config) -> str | None:
@@ -200,8 +200,8 @@ def not_here(config: Config) -> str | None:
 
 
 @cache
-def _dataset_of(asked: str, has_clients: bool, beside: Beside) -> Dataset:
-    config = DataConfig.model_validate_json(asked)
+def _dataset_of(written: str, has_clients: bool, beside: Beside) -> Dataset:
+    config = DataConfig.model_validate_json(written)
     known = published_of(config.name)
     if known is None or has_clients or is_here(config):
         return Dataset.load(config, beside=beside)
@@ -231,12 +231,12 @@ def learner_on(config: Config, dataset: Dataset, batch: int) -> tuple[Learner, S
 
 
 @cache
-def step_seconds(asked: str, dataset: Dataset) -> float:
+def step_seconds(written: str, dataset: Dataset) -> float:
     """Seconds of a plain gradient step on one core, from a part of the batch if it is large. Raises ConfigError.
 
     asked: data, model and training as a configuration in JSON.
     """
-    config = Config.model_validate_json(asked)
+    config = Config.model_validate_json(written)
     batch = int(config.train.batch_size)
     timed = min(batch, max(2, NUMBERS // prod(dataset.shape)))
     learner, data = learner_on(config, dataset, timed)

@@ -84,13 +84,13 @@ def export(
     if fills is not None:
         about["columns"] = raw_columns(run.dataset, fills)
     if format == "safetensors":
-        missing, found = about.get("no_script", ""), _write_weights(file, learner)
+        missing, written = about.get("no_script", ""), _write_weights(file, learner)
     else:
         missing = NESTED if is_nested(run.dataset.fields) else ""
-        found = _write_program(file, run.dataset, learner, fills)
+        written = _write_program(file, run.dataset, learner, fills)
     (target / SCRIPT).unlink(missing_ok=True)
     write_beside(target, about, None if missing else SCRIPTS[format](about, file.name))
-    return ExportedModel(file, missing, *found)
+    return ExportedModel(file, missing, *written)
 
 
 class Program(nn.Module):
@@ -121,8 +121,8 @@ class Program(nn.Module):
         if self.scale is not None:
             samples = samples.to(self.scale.dtype) * self.scale + self.shift
         keywords, arguments = self.form == "keywords", self.form == "arguments"
-        found = self.model(**samples) if keywords else self.model(*samples) if arguments else self.model(samples)
-        return outputs_of(found)
+        answer = self.model(**samples) if keywords else self.model(*samples) if arguments else self.model(samples)
+        return outputs_of(answer)
 
 
 def raw_samples(dataset: Dataset, count: int, floats: torch.dtype) -> Any:

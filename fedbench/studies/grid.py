@@ -63,9 +63,9 @@ def grid(
     >>> list(result.best)
     ['method.mu']
     """
-    asked = Tuning(**tuning)
-    study = plan_grid(Config.of(config), asked, space, baselines)
-    run_studies([study], trials, watch, asked.max_hours)
+    how = Tuning(**tuning)
+    study = plan_grid(Config.of(config), how, space, baselines)
+    run_studies([study], trials, watch, how.max_hours)
     return GridResult(study.folder, study.plan.choices[study.plan.subject or ""])
 
 

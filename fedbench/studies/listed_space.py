@@ -28,16 +28,16 @@ class ListedSpace:
     for_one: Mapping[str, Mapping[str, Any]]
 
     @classmethod
-    def parse(cls, asked: Mapping[str, Any], compared: Sequence[ComparedMethod], config: Config) -> "ListedSpace":
+    def parse(cls, by_name: Mapping[str, Any], compared: Sequence[ComparedMethod], config: Config) -> "ListedSpace":
         """From `{"train.lr": [...], "fedper:train.lr": [...]}`; a method's name stands for all its variants.
 
         Raises ConfigError.
         """
-        check_values(asked)
+        check_values(by_name)
         for_all, for_one = dict[str, Any](), dict[str, dict[str, Any]]()
         kinds = [methods.load(method.name).Options for method in compared]
         options = {name for kind in kinds for name in (*kind.model_fields, *methods.symbols(kind))}
-        for name, values in asked.items():
+        for name, values in by_name.items():
             whose, _, key = name.rpartition(":")
             SEARCHED.check(key, options)
             takers = [method for method in compared if whose in (method.label, method.name)]
@@ -50,7 +50,7 @@ class ListedSpace:
                 for_all[key] = values
             for method in takers:
                 for_one.setdefault(method.label, {})[key] = values
-        found = cls(for_all, for_one)
+        listed = cls(for_all, for_one)
         for key in for_all:
             if not any(_has(method, key) for method in compared):
                 Space({key: for_all[key]}).check(compared[0].name)
@@ -62,7 +62,7 @@ class ListedSpace:
                 space.check(method.name)
                 space.with_own_names(method.name)
         check_model_keys(for_all, config)
-        return found
+        return listed
 
     def _axes(self, method: ComparedMethod) -> dict[str, Any]:
         shared = {key: values for key, values in self.for_all.items() if _has(method, key)}
@@ -115,21 +115,21 @@ def check_model_keys(keys: Collection[str], config: Config) -> None:
 
 
 def spaces_of(
-    compared: Sequence[ComparedMethod], asked: Mapping[str, Any] | str | None, config: Config, subject: str = ""
+    compared: Sequence[ComparedMethod], space: Mapping[str, Any] | str | None, config: Config, subject: str = ""
 ) -> dict[str, Space]:
     """The space of each method, by label: what is listed, the grid of its paper or its own. Raises ConfigError.
 
     asked: values by key, `paper` or None. subject: the only method to which `paper` applies, if not to all.
     """
-    if isinstance(asked, Mapping):
-        listed = ListedSpace.parse(asked, compared, config)
+    if isinstance(space, Mapping):
+        listed = ListedSpace.parse(space, compared, config)
         listed.refuse_useless(compared, config)
         return with_alike_models({method.label: listed.of(method) for method in compared}, config)
-    if asked not in (None, "paper"):
-        raise ConfigError(f"space = {asked}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
-    if asked and subject and not Space.paper(subject):
+    if space not in (None, "paper"):
+        raise ConfigError(f"space = {space}: must be paper, or values by key, for example --space train.lr=0.01,0.1")
+    if space and subject and not Space.paper(subject):
         raise ConfigError(f"space = paper: the paper of {subject} names no grid; leave it out")
-    of_papers = {m.label: Space.paper(m.name) for m in compared if asked and subject in ("", m.label)}
+    of_papers = {m.label: Space.paper(m.name) for m in compared if space and subject in ("", m.label)}
     return with_alike_models({m.label: of_papers.get(m.label) or Space.of(m.name) for m in compared}, config)
 
 
@@ -138,15 +138,15 @@ def with_alike_models(spaces: Mapping[str, Space], config: Config) -> dict[str, 
 
     Raises ConfigError if two list different values.
     """
-    found = dict[str, tuple[str, Axis]]()
+    axes = dict[str, tuple[str, Axis]]()
     for label, space in spaces.items():
         for key, axis in space.axes.items():
-            first, known = found.setdefault(key, (label, axis)) if key.startswith(MODEL) else (label, axis)
+            first, known = axes.setdefault(key, (label, axis)) if key.startswith(MODEL) else (label, axis)
             if known.text() != axis.text():
                 raise ConfigError(
                     f"space: {key}: {first} lists {known.text()} and {label} {axis.text()}, and the model is tuned "
                     "alike for all methods: list the same values"
                 )
-    check_model_keys(found, config)
-    shared = {key: axis for key, (_, axis) in found.items()}
+    check_model_keys(axes, config)
+    shared = {key: axis for key, (_, axis) in axes.items()}
     return {label: replace(space, axes={**space.axes, **shared}) for label, space in spaces.items()}

@@ -1,6 +1,7 @@
 """The ends of what was tried, and the values beside a best one that were not."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from math import inf
 from types import MappingProxyType
 from typing import Any, NamedTuple, get_args
 
@@ -101,11 +102,11 @@ def next_past_end(
         return further[0] if is_top else further[-1]
     before = numbers[-2] if is_top else numbers[1]
     is_geometric = numbers[0] > 0 and numbers[-1] / numbers[0] >= least_ratio
-    found = best * best / before if is_geometric else 2 * best - before
-    found = min(found, limits.get("le", found)) if is_top else max(found, limits.get("ge", found))
+    next_value = best * best / before if is_geometric else 2 * best - before
+    next_value = min(next_value, limits.get("le", inf)) if is_top else max(next_value, limits.get("ge", -inf))
     if all(isinstance(number, int) for number in numbers):
-        return max(1, round(found)) if numbers[0] > 0 else round(found)
-    return float(f"{found:.{DIGITS}g}")
+        return max(1, round(next_value)) if numbers[0] > 0 else round(next_value)
+    return float(f"{next_value:.{DIGITS}g}")
 
 
 def numbers_in(values: Sequence[Any]) -> list[Any]:

@@ -50,8 +50,8 @@ def outlook(
             if len(points) > MOST_LISTED:
                 yield f"  and {len(points) - MOST_LISTED} more"
     turned = [line for study in studies for line in turned_rates(study.compared)]
-    said = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
-    yield from dict.fromkeys(said)
+    lines = [line for study in studies for line in _lines(study)] if remarks is None else [*turned, *remarks]
+    yield from dict.fromkeys(lines)
     yield from left_out(studies)
     yield from cost(studies, trials, hours)
 
@@ -146,7 +146,7 @@ def expected_runs(methods: int, margin: float, most: int) -> tuple[float, float]
     names = [BASELINE, *map(str, range(methods - 1))]
     for _ in range(SIMULATED):
         scores = draw.normal(0, TYPICAL, methods) + draw.normal(0, TYPICAL / np.sqrt(2), (most, methods))
-        found = judge(dict(zip(names, scores.T.tolist(), strict=True)), Rules(margin, most), rotations=ROTATIONS)
-        used.append(sum(found.seeds.values()))
+        decision = judge(dict(zip(names, scores.T.tolist(), strict=True)), Rules(margin, most), rotations=ROTATIONS)
+        used.append(sum(decision.seeds.values()))
     low, high = np.percentile(used, (10, 90))
     return float(low), float(high)

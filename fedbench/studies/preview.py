@@ -106,22 +106,22 @@ def describe_samples(dataset: Dataset) -> str:
 
 
 def tiles(dataset: Dataset, groups: TargetGroups) -> list[tuple[str, str, str]]:
-    found = [
+    shown = [
         (f"{dataset.train_rows:,}", f"training {noun(dataset)}", ""),
         (f"{dataset.test_rows:,}", f"test {noun(dataset)}", ""),
     ]
     if dataset.one_part:
-        found = [(f"{len(dataset.targets):,}", noun(dataset), "in one part, of which a partition holds some out")]
-    found.append((f"{dataset.outputs}", groups.outputs, ""))
+        shown = [(f"{len(dataset.targets):,}", noun(dataset), "in one part, of which a partition holds some out")]
+    shown.append((f"{dataset.outputs}", groups.outputs, ""))
     if dataset.domain_names:
-        found.append((f"{len(dataset.domain_names)}", "domains", ""))
+        shown.append((f"{len(dataset.domain_names)}", "domains", ""))
     if dataset.holds_images:
         channels, height, width = dataset.shape
-        found.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
+        shown.append((f"{width} × {height}", "pixels", plural(channels, "channel")))
     else:
         what = "numbers" if dataset.kind == "fields" else f"{dataset.kind}s"
-        found.append((" × ".join(map(str, dataset.shape)), what, "of each sample"))
-    return [*found, (size(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
+        shown.append((" × ".join(map(str, dataset.shape)), what, "of each sample"))
+    return [*shown, (size(dataset.samples.nbytes), "decoded", "mapped, one copy per machine")]
 
 
 def sheets(dataset: Dataset, groups: TargetGroups, counts: np.ndarray) -> list[Sheet]:
@@ -202,14 +202,14 @@ def data_facts(dataset: Dataset, config: Config, parted: Partition | None) -> li
     source = (published.constants if published else MEASURED).source
     if config.data.mean or config.data.std:
         source = "data.mean, data.std"
-    found: list[tuple[str, Any]] = [
+    facts: list[tuple[str, Any]] = [
         ("mean", ", ".join(f"{value:.4f}" for value in dataset.mean)),
         ("deviation", ", ".join(f"{value:.4f}" for value in dataset.std)),
         ("constants from", source),
         ("cache", f"{dataset.folder} ({size(cache.size_on_disk(dataset.folder))})"),
     ]
     if parted:
-        asked = {k: v for k, v in config.partition.model_dump().items() if k in config.partition.model_fields_set}
-        found += [(f"partition.{key}", value) for key, value in {"name": config.partition.name, **asked}.items()]
-        found.append(("partition fingerprint", parted.fingerprint()))
-    return [(key, str(value)) for key, value in found]
+        keys = {k: v for k, v in config.partition.model_dump().items() if k in config.partition.model_fields_set}
+        facts += [(f"partition.{key}", value) for key, value in {"name": config.partition.name, **keys}.items()]
+        facts.append(("partition fingerprint", parted.fingerprint()))
+    return [(key, str(value)) for key, value in facts]

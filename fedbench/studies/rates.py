@@ -59,10 +59,10 @@ def for_optimizer(space: Space, method: str, used: str) -> tuple[Space, Remarks]
     left = [key for key in keys if key not in turned]
     axes, words = dict[str, Axis](), list[str]()
     for key, axis in space.axes.items():
-        found = _turned(axis, made, used) if key in turned else axis
-        axes[found.key] = found
-        if found != axis:
-            words.append(f"{found.key} {found.text('/')} in place of {key} {axis.text('/')}")
+        rate_axis = _turned(axis, made, used) if key in turned else axis
+        axes[rate_axis.key] = rate_axis
+        if rate_axis != axis:
+            words.append(f"{rate_axis.key} {rate_axis.text('/')} in place of {key} {axis.text('/')}")
     return replace(space, axes=axes), Remarks(", ".join(words), _doubt(left, made, used) if left else "")
 
 
@@ -92,16 +92,16 @@ def scale_values(values: Any, factor: float) -> Any:
     if not isinstance(values, list):
         return _scaled_distribution(values, factor)
     for digits in range(16):
-        found = [float(f"{value * factor:.{digits}e}") if is_number(value) else value for value in values]
-        if len(set(found)) == len(set(values)):
+        scaled = [float(f"{value * factor:.{digits}e}") if is_number(value) else value for value in values]
+        if len(set(scaled)) == len(set(values)):
             break
-    return found
+    return scaled
 
 
 def _scaled_distribution(distribution: Any, factor: float) -> Any:
-    found = copy(distribution)
-    found.lower, found.upper = found.lower * factor, found.upper * factor
-    if hasattr(found.sampler, "q"):
-        found.sampler = copy(found.sampler)
-        found.sampler.q *= factor
-    return found
+    scaled = copy(distribution)
+    scaled.lower, scaled.upper = scaled.lower * factor, scaled.upper * factor
+    if hasattr(scaled.sampler, "q"):
+        scaled.sampler = copy(scaled.sampler)
+        scaled.sampler.q *= factor
+    return scaled

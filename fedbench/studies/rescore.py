@@ -34,8 +34,9 @@ def rescore(folder: str | Path, metrics: Sequence[str | Callable[..., Any]] | st
     scored = []
     for method, run in _runs(folder):
         task = Records(run).task().with_metrics(names)
-        for (seed, point), found in read_predictions(run).items():
-            parts = {POOLED: found} | {client: found.of(client) for client in dict.fromkeys(found.clients.tolist())}
+        for (seed, point), predictions in read_predictions(run).items():
+            clients = dict.fromkeys(predictions.clients.tolist())
+            parts = {POOLED: predictions} | {client: predictions.of(client) for client in clients}
             scored += [((method, seed, point, client), _score(task, own), len(own)) for client, own in parts.items()]
     rows = [(*place, name, mean_of(score, name), count) for name in names for place, score, count in scored]
     return pd.DataFrame(rows, columns=COLUMNS)
@@ -57,13 +58,14 @@ def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
         seeds = [values for _, values in clients.groupby("seed")["value"]]
         worst = [worst_tenth(values.to_numpy(), known[str(metric)].higher) for values in seeds]
         worst = [nan for _ in seeds] if metric in undirected else worst
-        found = ([values.mean() for values in seeds], worst, pooled["value"])
-        rows.append((metric, method, point, len(seeds), *(pd.Series(numbers).mean() for numbers in found)))
+        columns = ([values.mean() for values in seeds], worst, pooled["value"])
+        rows.append((metric, method, point, len(seeds), *(pd.Series(numbers).mean() for numbers in columns)))
     return pd.DataFrame(rows, columns=["metric", "method", "point", "seeds", "mean", "worst_tenth", "pooled"])
 
 
-def _score(task: Task, found: Predictions) -> Score:
-    return task.score_all([(torch.from_numpy(found.outputs), torch.from_numpy(found.targets))], torch.float32)
+def _score(task: Task, predictions: Predictions) -> Score:
+    outputs, targets = torch.from_numpy(predictions.outputs), torch.from_numpy(predictions.targets)
+    return task.score_all([(outputs, targets)], torch.float32)
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Path]]:

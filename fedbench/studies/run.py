@@ -137,8 +137,8 @@ def run(
 
 def plan_run(config: Config, experiment: str = "run") -> tuple[ResolvedRun, Path]:
     """A run, not begun yet, and its folder. Raises ConfigError."""
-    if (asked := config.resources.gpus_per_trial) != "auto":
-        line = f"resources.gpus_per_trial = {asked:g}: a run has no trials; leave it out, or set gpus_per_host"
+    if (share := config.resources.gpus_per_trial) != "auto":
+        line = f"resources.gpus_per_trial = {share:g}: a run has no trials; leave it out, or set gpus_per_host"
         raise ConfigError(line)
     provenance.refresh_fingerprints(config)
     resolved = resolve(config)

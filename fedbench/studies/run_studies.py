@@ -27,6 +27,7 @@ from fedbench.studies.engine_choice import choose_engine
 from fedbench.studies.outlook import cost, left_out, outlook, time_left_line
 from fedbench.studies.search import is_count
 from fedbench.studies.stages import Stages, in_notebook
+from fedbench.studies.study_check import check_study
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.tracking import loggers
 
@@ -120,21 +121,21 @@ def check_studies(
     for study in studies:
         run_state.refuse_other_results(study.folder, study.plan.kind)
         stack.enter_context(folder_locks.writable(study.folder))
-    told = set[str]()
+    shown = set[str]()
     for study in studies:
-        study.check(told, say)
+        check_study(study, shown, say)
         choose_engine(study)
     check_room(studies[0].first_job().config, trials)
 
 
 def lines_about_data(studies: Sequence[TuningStudy]) -> Iterator[str]:
     """What was read: of the first study in whole, of others, with their setting, what differs from those before."""
-    said = set[str]()
+    lines = set[str]()
     for study in studies:
-        setting = f"{study.setting}: " if said and study.setting else ""
+        setting = f"{study.setting}: " if lines and study.setting else ""
         block = study.description.block if study.description else []
-        yield from (f"{setting}{line}" for line in block if line not in said)
-        said.update(block)
+        yield from (f"{setting}{line}" for line in block if line not in lines)
+        lines.update(block)
 
 
 def one_run_of_each(studies: Sequence[TuningStudy]) -> Iterator[Config]:
@@ -192,11 +193,11 @@ class _StageRunner:
                 log.info("%s", line)
         first = {job.folder: job.name for job in reversed(every)}
         twice = {job.name for job in every} - set(first.values())
-        scratch, told = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
+        scratch, watch = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
         if self.has_begun:
             log.info("%s", time_left_line(self.studies, self.trials))
         self.has_begun = True
-        run_jobs(every, scratch, self.trials, told, shares=self.shares, **how)
+        run_jobs(every, scratch, self.trials, watch, shares=self.shares, **how)
         return True
 
     def further(self) -> list[Job]:
@@ -237,8 +238,8 @@ def _looks_so_far(studies: Sequence[TuningStudy]) -> str:
     from fedbench.report.study import Study
     from fedbench.report.typeset import join_words
 
-    found = [Study.load(study.folder) for study in studies]
-    tests = [(study, study.sequential_test) for study in found if study.sequential_test is not None]
+    loaded = [Study.load(study.folder) for study in studies]
+    tests = [(study, study.sequential_test) for study in loaded if study.sequential_test is not None]
     if len(tests) == 1:
         (study, test) = tests[0]
         waiting = [method for method in test.undecided if method not in test.given_up]

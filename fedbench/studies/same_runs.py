@@ -76,14 +76,14 @@ def effective_keys(config: Config, dataset: Dataset) -> dict[str, Any]:
     config: with its defaults, and with its partition for the data.
     """
     usual = flat(Config(train=dict(load(config.method.name).train_defaults)).model_dump(mode="json"))
-    found = flat(config.decisive())
+    keys = flat(config.decisive())
     unused = [f"train.{one.key}" for one in unused_train_keys(config.method.name, config.train)]
     unused += [f"partition.{key}" for key in ignored_keys(config.partition)]
     unused += [*unused_keys(config), *_without_effect(config)]
     for key in {*unused, *ONLY_REPORTED}:
-        found.pop(key, None)
-    found |= _counts(config) | _data(config, dataset) | _model(config)
-    return {key: value for key, value in found.items() if key not in usual or value != usual[key]}
+        keys.pop(key, None)
+    keys |= _counts(config) | _data(config, dataset) | _model(config)
+    return {key: value for key, value in keys.items() if key not in usual or value != usual[key]}
 
 
 def _without_effect(config: Config) -> Iterable[str]:
@@ -102,28 +102,28 @@ def _without_effect(config: Config) -> Iterable[str]:
 
 def _counts(config: Config) -> dict[str, Any]:
     """Shares of clients as numbers of clients."""
-    asked, clients = config.partition, config.partition.trained_clients
+    partition, clients = config.partition, config.partition.trained_clients
     seen = config.evaluate.clients or min(clients, MOST_EVALUATED)
-    found = {
+    counts = {
         "participation": count_of(clients, config.participation),
-        "partition.new_clients": newcomer_count(asked.clients, asked.new_clients),
+        "partition.new_clients": newcomer_count(partition.clients, partition.new_clients),
         "evaluate.clients": clients if seen == "all" else min(clients, int(seen)),
-        "partition.flip_clients": sorted(asked.flip_clients),
+        "partition.flip_clients": sorted(partition.flip_clients),
     }
     if config.attack.name != "none":
-        found["attack.share"] = int(config.attack.share * clients + 0.5)
-        found["attack.scale"] = config.attack.scale or USUAL_STRENGTH.get(config.attack.name)
-    return found
+        counts["attack.share"] = int(config.attack.share * clients + 0.5)
+        counts["attack.scale"] = config.attack.scale or USUAL_STRENGTH.get(config.attack.name)
+    return counts
 
 
 def _data(config: Config, dataset: Dataset) -> dict[str, Any]:
     """What a data set is: the user's own by its content, whatever its name."""
-    found: dict[str, Any] = {"data.task": dataset.task}
+    keys: dict[str, Any] = {"data.task": dataset.task}
     if dataset.val_rows and config.data.val:  # they take the place of the share
-        found["data.val"] = "part"
+        keys["data.val"] = "part"
     if config.data.name not in sources.SETS.built_in and dataset.folder is not None:
-        found["data.name"] = dataset.content
-    return found
+        keys["data.name"] = dataset.content
+    return keys
 
 
 def _model(config: Config) -> dict[str, Any]:

@@ -59,8 +59,8 @@ def propose(space: Space, tried: Sequence[TriedPoint], takes: Callable[[Values],
         for point in tried:
             _tell(search, point)
         for attempt in range(MOST_PROPOSALS):
-            found = search.suggest(str(attempt))
-            values = {key: axis.rounded(found[key]) for key, axis in space.axes.items()}
+            suggestion = search.suggest(str(attempt))
+            values = {key: axis.rounded(suggestion[key]) for key, axis in space.axes.items()}
             if point_name(values) not in known and space.allows(values) and takes(values):
                 return values
             search.on_trial_complete(str(attempt))  # pruned, which Optuna treats as a bad point

@@ -29,7 +29,7 @@ def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
     """
     if not isinstance(over, Mapping) or not all(isinstance(key, str) for key in over):
         raise ConfigError(f"over = {over!r:.80}: {OVER_EXPECTED}")
-    found = dict[str, list[Any]]()
+    settings = dict[str, list[Any]]()
     for key, values in over.items():
         VARIED.check(key)
         if isinstance(values, Mapping) or not tune_space.is_axis(values):
@@ -39,10 +39,10 @@ def checked_settings(over: Mapping[str, Sequence[Any]]) -> dict[str, list[Any]]:
                 f"over: {key} = {Axis(key, listed).text()}: settings are listed, not drawn; give values, for example "
                 f"--over {key}=0.1,0.5"
             )
-        found[key] = own = [plain(_by_name(key, value)) for value in listed]
+        settings[key] = own = [plain(_by_name(key, value)) for value in listed]
         if len(set(map(text_of, own))) < max(2, len(own)):
             raise ConfigError(f"over: {key} = {own}: must be two or more different values; give each once")
-    return found
+    return settings
 
 
 def _by_name(key: str, value: Any) -> Any:
@@ -62,7 +62,7 @@ def in_setting(config: Config, setting: Setting) -> Config:
 
     Options of a data set, partition, model or aggregator are dropped where the setting has another one.
     """
-    asked = flat(config.given())
+    keys = flat(config.given())
     for key, value in setting.values.items():
         if is_option(key):
             continue
@@ -70,10 +70,10 @@ def in_setting(config: Config, setting: Setting) -> Config:
         section = getattr(config, name)
         if isinstance(section, OpenSection) and pairs.get(f"{name}.name", section.name) != section.name:
             for option in section.options:
-                asked.pop(f"{name}.{option}", None)
-        asked |= pairs
+                keys.pop(f"{name}.{option}", None)
+        keys |= pairs
     try:
-        return Config(**nest(asked))
+        return Config(**nest(keys))
     except ConfigError as error:
         raise ConfigError(f"over: {error}") from None
 

@@ -47,8 +47,8 @@ class Space:
 
         Raises ConfigError if there is none.
         """
-        if found := tune_space.find(method):
-            name, module = found
+        if of_method := tune_space.find(method):
+            name, module = of_method
             lent = "" if name == method else name
             axes, optimizer = tune_space.checked_axes(module), tune_space.optimizer_of(module)
             return cls(axes, getattr(module, "CONSTRAINT", None), lent=lent, optimizer=optimizer)
@@ -71,8 +71,8 @@ class Space:
     @classmethod
     def given_for(cls, method: str, axes: Mapping[str, Any]) -> "Space":
         """The user's values, under the constraint of the method's space, if it has one."""
-        found = tune_space.find(method)
-        return cls(dict(axes), getattr(found[1], "CONSTRAINT", None) if found else None, as_listed=True)
+        of_method = tune_space.find(method)
+        return cls(dict(axes), getattr(of_method[1], "CONSTRAINT", None) if of_method else None, as_listed=True)
 
     def with_own_names(self, method: str) -> "Space":
         """The space with the method's own names of options instead of symbols."""
@@ -126,15 +126,15 @@ class Space:
 
     def draws(self, count: int, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
         """Up to `count` different random points; a higher count begins with the same points."""
-        stream, found, missed = np.random.RandomState(0), dict[str, Values](), 0
-        while len(found) < count and missed < MOST_MISSED:
+        stream, points, missed = np.random.RandomState(0), dict[str, Values](), 0
+        while len(points) < count and missed < MOST_MISSED:
             point = {key: axis.draw(stream) for key, axis in self.axes.items()}
             name = point_name(point)
-            if name in found or not self.allows(point) or not takes(point):
+            if name in points or not self.allows(point) or not takes(point):
                 missed += 1
             else:
-                found[name], missed = point, 0
-        return list(found.values())
+                points[name], missed = point, 0
+        return list(points.values())
 
 
 def covering(points: Sequence[Values], axes: Mapping[str, list[Any]], default: Values, count: int) -> list[int]:

@@ -36,9 +36,9 @@ class Stages:
             self._start_stage(stage, len(outcomes))
         assert self._progress is not None
         self._progress.grow(len(outcomes))
-        self.failed |= {name: str(found.error) for name, found in outcomes.items() if found.status == "failed"}
-        failed = sum(found.status == "failed" for found in outcomes.values())
-        done = sum(found.status != "missing" for found in outcomes.values())
+        self.failed |= {name: str(outcome.error) for name, outcome in outcomes.items() if outcome.status == "failed"}
+        failed = sum(outcome.status == "failed" for outcome in outcomes.values())
+        done = sum(outcome.status != "missing" for outcome in outcomes.values())
         self._progress.update(done, failed, running)
 
     def stop(self) -> None:

@@ -166,13 +166,13 @@ class LeftRuns:
 
     def stages(self) -> Stages:
         """Tuning, seed by seed, neighbours of the best points, and final runs."""
-        study, found = self.study, Stages()
+        study, stages = self.study, Stages()
         for place, seed in enumerate(study.tune_seeds):
             runs = [run for method in self._tuned() for run in self._candidates(method, place, seed)]
-            found.append((runs, []))
-        found.append(([], [run for method in self._tuned() for run in self._neighbours(method)]))
-        found.append(([run for method in study.compared for run in self.finals(method)], []))
-        return found
+            stages.append((runs, []))
+        stages.append(([], [run for method in self._tuned() for run in self._neighbours(method)]))
+        stages.append(([run for method in study.compared for run in self.finals(method)], []))
+        return stages
 
     def run(
         self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False, stops: bool = False

@@ -31,8 +31,8 @@ def rate_doubts(compared: Sequence[ComparedMethod]) -> Iterator[str]:
 
 def _by_text(texts: Mapping[str, str]) -> dict[str, list[str]]:
     """The keys by their text, without those that have none."""
-    found = dict[str, list[str]]()
+    keys_by_text = dict[str, list[str]]()
     for key, text in texts.items():
         if text:
-            found.setdefault(text, []).append(key)
-    return found
+            keys_by_text.setdefault(text, []).append(key)
+    return keys_by_text

@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -11,26 +11,20 @@ from typing import Literal
 
 from fedbench.config import Config
 from fedbench.config.tuning import check_tune_seeds
-from fedbench.data.describe import description_of
 from fedbench.data.description import Description
 from fedbench.errors import ConfigError
-from fedbench.jobs import provenance
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
-from fedbench.jobs.resolve import check_run, resolve, with_defaults
+from fedbench.jobs.resolve import resolve, with_defaults
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
-from fedbench.results.remarks import as_doubts, with_methods
 from fedbench.results.sequential_test import sequential_test_of
 from fedbench.results.tables import FinalScores
-from fedbench.runtime.evaluation.unscored import unscored_before
-from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.neighbours import Neighbour, untried_neighbours
 from fedbench.studies.search import TriedPoint, propose
 from fedbench.studies.space import Space, Values
-from fedbench.studies.tuning_remarks import not_tuned, rate_doubts, turned_rates
-from fedbench.studies.validation_size import doubts_of_validation
+from fedbench.studies.tuning_remarks import rate_doubts
 from fedbench.tasks import Metric
 from fedbench.tracking import loggers
 
@@ -87,71 +81,6 @@ class TuningStudy:
         """Lines about values that are set and have no effect on some method."""
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
-
-    def check(self, told: set[str] | None = None, say: Callable[[str], None] = log.warning) -> None:
-        """Check the first valid point of every method, which shows the metric. Raises ConfigError.
-
-        A baseline that nobody asked for is left out if it cannot run. told: lines that the user has read already. say:
-        called with each of the others.
-        """
-        told = set() if told is None else told
-        remarks, runs, own = [*not_tuned(self.compared)], dict[str, ResolvedRun](), dict[str, list[str]]()
-        for line in turned_rates(self.compared):
-            if line not in told:
-                told.add(line)
-                log.info("%s", line)
-        provenance.refresh_fingerprints(self.config, *(method.name for method in self.compared))
-        for method in self.compared:
-            try:
-                runs[method.label], own[method.label] = self._check_first_legal_point(method)
-            except ConfigError as error:
-                if not (method.optional and runs):
-                    raise self._with_name(method, error) from error
-                remarks.append(f"the baseline {method.label} is left out: {error}")
-        remarks += [*as_doubts(self.plan.tuning_doubts), *with_methods(own)]
-        for line in dict.fromkeys(remarks):
-            if line not in told:
-                say(line)
-        told.update(remarks)
-        self.compared = [method for method in self.compared if method.label in runs]
-        self.metric = next(iter(runs.values())).task.primary
-
-    def _check_first_legal_point(self, method: ComparedMethod) -> tuple[ResolvedRun, list[str]]:
-        """A run of the method, after building it, and the remarks on its data, partition, configuration and method.
-
-        What was read is noted, and in the plan whether validation is too small for the points.
-
-        Raises ConfigError if no point of the method is valid.
-        """
-        first: ConfigError | None = None
-        for point in self.points[method.label]:
-            try:
-                run = resolve(method.config(self.config, point))
-                provenance.check_code_is_current(run.config, one_process=False)
-                doubts = list[str]()
-                (dealt,) = check_run(run, [self.config.seeds[0]], doubts.append).values()
-                lines = doubts_of_validation(run, dealt, max(other.tries for other in self.compared))
-                self.plan.tuning_doubts = list(dict.fromkeys([*self.plan.tuning_doubts, *lines]))
-                self.description = description_of(run.dataset, run.config, dealt)
-                before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, self.config.seeds[0])]
-                return run, [*before, *config_warnings(run.config), *doubts]
-            except ConfigError as error:
-                if first is not None and str(first) == str(error):  # not the point's fault
-                    break
-                first = first or error
-        assert first is not None
-        raise first
-
-    def _with_name(self, method: ComparedMethod, error: ConfigError) -> ConfigError:
-        """The error of a method, with its name if the last of the compared methods, a baseline, has no error."""
-        last = self.compared[-1]
-        if last is method or type(error) is not ConfigError or method.label in str(error):
-            return error
-        try:
-            self._check_first_legal_point(last)
-        except ConfigError:
-            return error
-        return ConfigError(f"{method.label}: {error}")
 
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every method that has a choice, on the first tuning seed.

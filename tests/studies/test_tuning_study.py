@@ -1,6 +1,5 @@
 """Two stages and the choice between them."""
 
-import json
 import math
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +16,7 @@ from fedbench.jobs.run_names import changed_keys
 from fedbench.methods.centralized import Centralized
 from fedbench.results.files import write_json_atomically
 from fedbench.results.plan import Entry, Plan
-from fedbench.studies.compared_methods import BASELINES, ComparedMethod
+from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.space import Space
 from fedbench.studies.tuning_study import TuningStudy
 from fedbench.tasks import load
@@ -40,37 +39,6 @@ def study(tmp_path, scores: dict[float, list[float | None]], seeds=(90, 91), fin
     return made
 
 
-def test_what_is_to_be_known_of_the_partition_is_said_once_before_anything_is_run(tmp_path, caplog):
-    rows = [{"train": [0, 1, 2, 3], "test": [1500]}, {"train": [1500, 5, 6, 7], "test": [1600]}]
-    (tmp_path / "clients.json").write_text(json.dumps({"clients": rows}))
-    partition = {"name": "file", "path": str(tmp_path / "clients.json"), "clients": 2}
-    asked = Config(seeds=[0], model="mlp", partition=partition)
-    both = [ComparedMethod(name, name) for name in ("local", "fedavg")]
-    TuningStudy(Plan("compare", None, {}, []), asked, both, tmp_path, tmp_path, [90]).check()
-    (line,) = [line for line in caplog.messages if not line.startswith("one learning rate each")]
-    assert line.startswith(
-        "partition.path: 1 of 2 test samples (the first: row 1500) are training or validation samples"
-    )
-
-
-def private(tmp_path, *named: str) -> TuningStudy:
-    """A comparison with sample-level privacy, which refuses the pooled data, and the baselines that it adds."""
-    asked = Config(seeds=[0], model="mlp", privacy={"level": "sample", "clip": 1.0, "noise": 1.0})
-    compared = [*map(ComparedMethod.parse, named), *map(ComparedMethod.baseline, sorted({*BASELINES} - {*named}))]
-    return TuningStudy(Plan("compare", None, {}, []), asked, compared, tmp_path, tmp_path, [90])
-
-
-def test_a_baseline_that_cannot_run_is_left_out_and_the_user_told_once(tmp_path, caplog):
-    told = set[str]()
-    for _ in range(2):
-        made = private(tmp_path, "fedavg")
-        made.check(told)
-        assert made.metric.name == "accuracy"
-        assert [method.label for method in made.compared] == ["fedavg", "fedavg-ft", "local"]
-    (line,) = [line for line in caplog.messages if "left out" in line]
-    assert line.startswith("the baseline centralized is left out: privacy.clip = 1: centralized trains on")
-
-
 class OnPooledData(Centralized):
     """A method of a user that trains one model on the data of all clients."""
 
@@ -82,11 +50,6 @@ def test_the_plan_notes_what_pools_the_data_whatever_its_label(tmp_path):
     study = TuningStudy(Plan("compare", None, {}, []), asked, compared, tmp_path, tmp_path, [90])
     study.begin([])
     assert Plan.read(tmp_path).references == study.references == ["centralized ft_epochs=1", own]
-
-
-def test_a_baseline_that_was_asked_for_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="centralized trains on the pooled data"):
-        private(tmp_path, "fedavg", "centralized").check()
 
 
 @pytest.mark.parametrize(
@@ -233,18 +196,6 @@ def test_final_runs_differ_from_what_was_tried_in_what_they_hold_out_alone(tmp_p
         assert changed_keys(same.config, other.config) == ["data.val: 0.1 -> 0.0"]
 
 
-def test_a_point_that_cannot_be_built_does_not_hold_back_the_others(tmp_path):
-    made = study(tmp_path, {})
-    points = ({"method.ties": "threshold", "method.selection": "random"}, {"method.ties": "exact"})
-    made.compared = [ComparedMethod("fedcac", "fedcac", {}, points)]
-    made.points = {"fedcac": list(points)}
-    made.check()
-    assert made.metric.name == "accuracy"
-    made.points["fedcac"] = [points[0]]
-    with pytest.raises(ConfigError, match=r"method\.ties = 'threshold' is defined for"):
-        made.check()
-
-
 def finished(job: Job, score: float) -> None:
     """As a run leaves its folder."""
     job.folder.mkdir(parents=True)
@@ -307,30 +258,6 @@ def test_what_is_stopped_is_never_chosen(tmp_path):
     made.plan.entries[2] = replace(made.plan.entries[2], status="stopped", scores={})
     made.choose()
     assert made.plan.choices == {"local": {"train.lr": 1.0}}
-
-
-def test_what_is_not_tuned_is_said_before_the_first_trial(tmp_path, caplog):
-    space = Space({"train.momentum": [0.1, 0.3], "train.epochs": [1, 2]})
-    config = Config(model={"name": "tests.runtime.networks:Awkward", "head": "classifier"}, seeds=[0])
-    method = ComparedMethod.parse("fedavg").tuned_over(space, config, None)
-    plan = Plan("compare", None, config.model_dump(mode="json"), [])
-    TuningStudy(plan, config, [method], tmp_path, tmp_path, (90,)).check()
-    assert any(line.startswith("not tuned: train.momentum: without effect: the model's") for line in caplog.messages)
-
-
-@pytest.mark.parametrize(
-    ("asked", "line"),
-    [
-        ({"train": {"optimizer": "adam"}}, "scaffold: train.optimizer = adam"),
-        ({"model": {"name": "avgcnn"}}, "model avgcnn needs images of 16x16 or more"),  # everybody's
-    ],
-)
-def test_a_refusal_of_one_method_among_several_begins_with_its_name(tmp_path, asked, line):
-    compared = [ComparedMethod(name, name) for name in ("scaffold", "fedavg", "local")]
-    config = Config(seeds=[0], **({"model": "mlp"} | asked))
-    with pytest.raises(ConfigError) as refused:
-        TuningStudy(Plan("compare", None, {}, []), config, compared, tmp_path, tmp_path, [90]).check()
-    assert str(refused.value).startswith(line)
 
 
 def scored(made: TuningStudy, scores: dict[float, float], label: str = "local") -> None:

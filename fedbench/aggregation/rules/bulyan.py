@@ -27,8 +27,8 @@ class Bulyan(Aggregator):
     def fewest(self) -> int:
         return 4 * self.options.byzantine + 3
 
-    def check(self, drawn: int, size: int) -> tuple[str, ...]:
-        check_participants(self, 4, drawn)
+    def check(self, participants: int, size: int) -> tuple[str, ...]:
+        check_participants(self, 4, participants)
         return ()
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

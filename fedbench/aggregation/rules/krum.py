@@ -31,11 +31,12 @@ class Krum(Aggregator):
     def fewest(self) -> int:
         return 2 * self.options.byzantine + 3
 
-    def check(self, drawn: int, size: int) -> tuple[str, ...]:
-        check_participants(self, 2, drawn)
-        if self.options.select > drawn:
+    def check(self, participants: int, size: int) -> tuple[str, ...]:
+        check_participants(self, 2, participants)
+        if self.options.select > participants:
             raise ConfigError(
-                f"aggregator.select = {self.options.select}: a round has {drawn} participants; take at most that many"
+                f"aggregator.select = {self.options.select}: a round has {participants} participants; take at most "
+                "that many"
             )
         return ()
 
@@ -45,13 +46,13 @@ class Krum(Aggregator):
         return combine_by([models[i] for i in chosen], mean)
 
 
-def check_participants(rule: Aggregator, factor: int, drawn: int) -> None:
+def check_participants(rule: Aggregator, factor: int, participants: int) -> None:
     """Raises ConfigError if a rule that needs factor * f + 3 participants in a round has fewer."""
-    if drawn < rule.fewest:
-        most = f"at most {(drawn - 3) // factor}, or " if drawn >= 3 else ""
+    if participants < rule.fewest:
+        most = f"at most {(participants - 3) // factor}, or " if participants >= 3 else ""
         raise ConfigError(
             f"aggregator.byzantine = {rule.options.byzantine}: {rule.name} needs {factor} f + 3 = {rule.fewest} "
-            f"participants in a round and there are {drawn}; take {most}more clients in a round"
+            f"participants in a round and there are {participants}; take {most}more clients in a round"
         )
 
 

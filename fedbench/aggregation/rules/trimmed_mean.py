@@ -23,11 +23,11 @@ class TrimmedMean(Aggregator):
             0.1, ge=0, lt=0.5, description="share of the participants left out at each end, beta; 0: the plain mean"
         )
 
-    def check(self, drawn: int, size: int) -> Iterator[str]:
-        if self.options.share and not floored_share(self.options.share, drawn):
+    def check(self, participants: int, size: int) -> Iterator[str]:
+        if self.options.share and not floored_share(self.options.share, participants):
             yield (
-                f"aggregator trimmed-mean: a share of {self.options.share:g} of {drawn} participants leaves out "
-                f"none: this is the plain mean; take aggregator.share >= 1/{drawn}"
+                f"aggregator trimmed-mean: a share of {self.options.share:g} of {participants} participants leaves out "
+                f"none: this is the plain mean; take aggregator.share >= 1/{participants}"
             )
 
     def combine(self, models: Sequence[Weights], weights: Sequence[float], current: Weights, memory: Memory) -> Weights:

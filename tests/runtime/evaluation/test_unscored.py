@@ -16,6 +16,7 @@ from fedbench.results.reader import Records
 from fedbench.results.unscored import scored_text, worst_label
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.run import preview_run, run
+from fedbench.studies.study_check import check_study
 from fedbench.studies.tuning_study import TuningStudy
 
 HOSPITALS = ("aalen", "bonn", "celle", "dessau", "emden", "fulda", "gera", "hof")
@@ -125,5 +126,5 @@ def test_it_is_known_before_a_run_and_before_a_study(finished):
     both = [ComparedMethod(name, name) for name in ("fedavg", "fedper")]
     study = TuningStudy(Plan("compare", None, {}, []), config, both, config.out, config.out, [90])
     said = list[str]()
-    study.check(say=said.append)
+    check_study(study, say=said.append)
     assert [line for line in said if LINE in line] == [LINE]
