@@ -241,6 +241,8 @@ def paper_line(field: Field, paper: str, method: str) -> str:
     gains = (field.gain(one.setting, method, FINE_TUNED) for one in standings)
     tuned = Counter(gain.relation for gain in gains if gain is not None)
     judged = [one for one in standings if one.may_be_best is not None]
+    if not judged:
+        return f"{paper}: judged in none of {plural(len(standings), 'setting')}, for the reasons that the page names."
     best = [field.title(one.setting) for one in judged if one.may_be_best]
     text = f"{paper}: in {plural(len(judged), 'setting')} where it was judged, better than local training in "
     text += (

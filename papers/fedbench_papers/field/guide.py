@@ -34,9 +34,9 @@ def advice(field: Field, setting: str) -> Advice:
     A fine-tuned shared model comes first, because it is the simplest, then what takes the least processor time. Local
     training without any.
     """
-    rivals, possible = field.rivals(setting), field.possible_best(setting)
+    judged, possible = field.judged(setting), field.possible_best(setting)
     better = better_than_local(field, setting)
-    told = f"{len(possible)} of {plural(len(rivals), 'method')} may be the best"
+    told = f"{len(possible)} of {plural(len(judged), 'method')} may be the best"
     like = str(field.about(setting)["like"])
     if not better:
         why = f"{told}, and none was shown to be better than local training."

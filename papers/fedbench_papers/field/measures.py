@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedbench import __version__
 from fedbench.config.tuning import LOOKS
-from fedbench.report.doubts import with_doubt
+from fedbench.report.doubts import gaps_of, with_doubt
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.contrasts import contrasts
@@ -81,13 +81,16 @@ def _of_verdicts(study: Study, board: Sequence[LeaderboardRow]) -> Iterator[Numb
 
 
 def _may_be_best(study: Study, row: LeaderboardRow) -> bool | None:
-    """Whether nobody is surely better; None for a method that is not judged: a reference, failed, or not at work."""
+    """Whether nobody is surely better; None for a method that is not judged.
+
+    It is a reference, runs of it failed, it was not at work, or a better one was found and a doubt remains.
+    """
     test, label = study.sequential_test, row.label
     if row.is_reference or row.failed or is_degenerate(study, label):
         return None
     if test is not None and label not in {*test.candidates, *test.out}:
         return None
-    return row.behind is None or row.behind.stated != "better"
+    return True if row.behind is None else {"better": False, "withheld": None}.get(row.behind.stated, True)
 
 
 def _of_pairs(study: Study, pairs: Sequence[tuple[str, str]], point: str) -> Iterator[Number]:
@@ -204,9 +207,25 @@ def about(study: Study, facts: Mapping[str, Any], refused: Mapping[str, str]) ->
         "config": study.plan.config,
         "chosen": study.plan.choices,
         "refused": dict(refused),
-        "failed": dict(study.failures),
+        "failed": {**dict(failed_in_part(study)), **study.failures},
+        "doubts": {row.label: doubt for row in leaderboard(study) if (doubt := doubt_of(row))},
         "degenerate": [label for label in study.runs if is_degenerate(study, label)],
     }
+
+
+def failed_in_part(study: Study) -> Iterator[tuple[str, str]]:
+    """Methods of which some seeds failed, and why, so that they are not judged."""
+    for label in study.runs:
+        if study.failed_seeds(label):
+            yield label, f"{gaps_of(study, label)}: {study.reason(label)}"
+
+
+def doubt_of(row: LeaderboardRow) -> str:
+    """Why a method is not judged although another one is ahead of it by a test; empty if it is."""
+    behind = row.behind
+    if behind is None or behind.stated != "withheld":
+        return ""
+    return behind.doubt or "an outlying seed decides"
 
 
 def is_degenerate(study: Study, label: str) -> bool:

@@ -1,5 +1,6 @@
 """The page of the field, its tables as files, all made of field.parquet."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from html import escape
@@ -29,7 +30,8 @@ MAP_NOTES = (
     "because no other one is surely above it",
     "* better than local training, † worse; scores are of different numbers of seeds, so that differences count, which "
     "are paired",
-    "in brackets: degenerate, the method was not at work and is not judged; –: it does not apply, or failed",
+    "in brackets: not judged, because the method was not at work (degenerate), failed in some seeds, or is worse but "
+    "for a doubt; –: it does not apply, or failed",
     f"{POOLED} trains on the data of all clients and does not compete",
 )
 MOST_NAMED = 8
@@ -139,16 +141,23 @@ def map_cell(field: Field, setting: str, method: str) -> Cell:
     if standing is None:
         why = about["refused"].get(method) or about["failed"].get(method) or ""
         return Cell("–" if why else "", title=why, tone="quiet")
-    if method in about["degenerate"]:
-        words = "degenerate: it was not at work, so that it is not judged"
-        return Cell(f"({100 * standing.score:.1f})", tone="quiet", title=words)
-    gain = standing.over_local
+    gain, why = standing.over_local, why_not_judged(about, method)
     relation = "open" if gain is None else gain.relation
-    tone = "baseline" if method in (BASELINE, POOLED) else TONES.get(relation, "open")
+    tone = "quiet" if why else "baseline" if method in (BASELINE, POOLED) else TONES.get(relation, "open")
     told = plural(standing.seeds, "seed")
     told += "" if gain is None else f"; over local training {gain.text()} points, {plural(gain.seeds, 'seed')}"
     mark = "" if method == POOLED else {"better": BETTER, "worse": WORSE}.get(relation, "")
-    return Cell(f"{100 * standing.score:.1f}", place=int(bool(standing.may_be_best)), tone=tone, mark=mark, title=told)
+    text = f"{100 * standing.score:.1f}"
+    if why:
+        return Cell(f"({text})", tone=tone, mark=mark, title=f"not judged: {why}; {told}")
+    return Cell(text, place=int(bool(standing.may_be_best)), tone=tone, mark=mark, title=told)
+
+
+def why_not_judged(about: Mapping[str, Any], method: str) -> str:
+    """Why nothing is said of a method that has a score; empty if it is judged. about: of the setting."""
+    if method in about["degenerate"]:
+        return "it was not at work (degenerate)"
+    return str(about["failed"].get(method) or about["doubts"].get(method) or "")
 
 
 def settings_line(field: Field, name: str) -> str:
@@ -156,7 +165,6 @@ def settings_line(field: Field, name: str) -> str:
     about = field.about(name)
     config, distance = about["config"], about["heterogeneity"]
     estimate = "" if about.get("estimate") is None else f", {about['estimate']:.1f} were estimated"
-    judged = [one for one in field.rivals(name) if one.may_be_best is not None]
     facts = [
         plural(about["clients"], "client"),
         "" if about["samples"] is None else f"{about['samples']:.0f} training samples each in the median",
@@ -165,7 +173,7 @@ def settings_line(field: Field, name: str) -> str:
         f"{about['metric']} decides",
         f"a difference below {100 * about['margin']:g} points is too small to matter",
         f"{plural(about['runs'], 'run')} in {about['hours']:.1f} hours of a core{estimate}",
-        f"{len(field.possible_best(name))} of {plural(len(judged), 'method')} may be the best",
+        f"{len(field.possible_best(name))} of {plural(len(field.judged(name)), 'method')} may be the best",
         str(about["date"])[:10],
     ]
     note = f" {NEWCOMERS_NOTE}" if field.point(name) == NEWCOMERS else ""
@@ -173,11 +181,13 @@ def settings_line(field: Field, name: str) -> str:
 
 
 def refusals(field: Field) -> list[tuple[str, str, str]]:
-    """Methods without a score, by setting, with the reason."""
+    """Methods that are not judged, by setting, with the reason."""
     return [
         (field.title(name), method, why)
         for name in field.settings
-        for method, why in {**field.about(name)["refused"], **field.about(name)["failed"]}.items()
+        for about in [field.about(name)]
+        for method in dict.fromkeys([*about["refused"], *about["failed"], *about["degenerate"], *about["doubts"]])
+        if (why := about["refused"].get(method) or why_not_judged(about, method))
     ]
 
 

@@ -44,7 +44,7 @@ QUANTITIES = {
     "seeds": "number of seeds behind a difference",
     "withheld": "1 if no verdict is given although the interval decides: an outlying seed decides, or there is a doubt",
     "may_be_best": "1 if the method may be the best of its setting, 0 if another one is surely better; missing where "
-    "the method was not at work (degenerate) or does not compete",
+    "the method does not compete, was not at work (degenerate), failed in some seeds, or is worse but for a doubt",
     "candidates": "number of candidates of tuning",
 }
 """What the values are, by quantity."""
@@ -104,7 +104,7 @@ class FieldRecord:
         known = self.about[name]
         further = {*numbers["method"], *about["failed"]}
         both: dict[str, Any] = {"date": about["date"]}
-        for key in ("chosen", "refused", "failed"):
+        for key in ("chosen", "refused", "failed", "doubts"):
             kept_words = {label: value for label, value in known[key].items() if label not in further}
             both[key] = {**kept_words, **{label: value for label, value in about[key].items() if label in further}}
         still = {*known["degenerate"]} - further

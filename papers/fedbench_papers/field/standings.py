@@ -170,13 +170,18 @@ class Field:
         return sorted(known, key=lambda standing: -(self.difference(setting, standing.method, BASELINE) or 0.0))
 
     def rivals(self, setting: str) -> list[Standing]:
-        """Those that compete and were at work, the best first."""
-        asleep = {POOLED, *self.about(setting)["degenerate"]}
-        return [standing for standing in self.in_setting(setting) if standing.method not in asleep]
+        """Those that compete, were at work and failed in no seed, the best first."""
+        about = self.about(setting)
+        others = {POOLED, *about["degenerate"], *about["failed"]}
+        return [standing for standing in self.in_setting(setting) if standing.method not in others]
+
+    def judged(self, setting: str) -> list[Standing]:
+        """The rivals of which it is said whether they may be the best: no doubt keeps it open."""
+        return [standing for standing in self.rivals(setting) if standing.may_be_best is not None]
 
     def possible_best(self, setting: str) -> list[Standing]:
         """Those above which no other one surely is."""
-        return [standing for standing in self.rivals(setting) if standing.may_be_best]
+        return [standing for standing in self.judged(setting) if standing.may_be_best]
 
     def best_of(self, setting: str, kind: str) -> Standing | None:
         """The best of the methods with one model for all (`shared`) or with personal ones (`personal`)."""

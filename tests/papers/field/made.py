@@ -33,6 +33,7 @@ def about(title: str, **more: Any) -> dict[str, Any]:
         "refused": {},
         "failed": {},
         "degenerate": [],
+        "doubts": {},
         **more,
     }
 

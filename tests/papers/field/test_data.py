@@ -1,13 +1,17 @@
 """Data sets that are put together of others."""
 
 import gzip
+import io
 import struct
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
+from PIL import Image
 
 from fedbench.errors import ConfigError
-from fedbench_papers.field.data import affairs, mnist_usps, pneumonia
+from fedbench_papers.field.data import affairs, mnist_usps, pneumonia, small_cifar10
 
 
 def write_idx(path, array):
@@ -42,6 +46,22 @@ def test_missing_digits_are_named(digits):
     (digits / "usps" / "test-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(ConfigError, match="test-labels-idx1-ubyte"):
         mnist_usps(str(digits / "mnist"), str(digits / "usps"))
+
+
+def test_pixels_of_small_photographs_are_means_of_four(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (26, 32, 32, 3), np.uint8)
+    for part, rows in (("train", range(20)), ("test", range(20, 26))):
+        images = [{"bytes": as_png(pixels[row]), "path": f"{row}.png"} for row in rows]
+        table = pa.table({"img": images, "label": [row % 10 for row in rows]})
+        pq.write_table(table, tmp_path / f"{part}-00000-of-00001.parquet")
+    (train, labels), (test, _) = small_cifar10(str(tmp_path))
+    assert (train.shape, train.dtype, labels.tolist()) == ((20, 16, 16, 3), np.uint8, [*range(10)] * 2)
+    assert np.array_equal(test[:, 0, 0], pixels[20:, :2, :2].mean((1, 2)).round())
+
+
+def as_png(pixels: np.ndarray) -> bytes:
+    Image.fromarray(pixels).save(file := io.BytesIO(), "png")
+    return file.getvalue()
 
 
 def test_few_pictures_show_pneumonia(tmp_path):

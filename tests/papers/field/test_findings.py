@@ -106,6 +106,14 @@ def test_a_papers_method_stands_in_a_sentence():
     )
 
 
+def test_a_papers_method_that_is_judged_nowhere():
+    rows = rows_of("a", {"local": [0.5, 0.6], "fedper": [0.7, 0.8]}, {})
+    rows = rows[(rows["method"] != "fedper") | (rows["quantity"] != "may_be_best")]
+    field = Field(FieldRecord().with_setting("a", rows, about("A", doubts={"fedper": "its best rate is at the edge"})))
+    line = "FedPer: judged in none of 1 setting, for the reasons that the page names."
+    assert paper_line(field, "FedPer", "fedper") == line
+
+
 def test_an_empty_record_says_nothing():
     assert said(Field(FieldRecord())) == {
         "Where does collaboration pay?": "In 0 of 0 settings a method was shown to be better than local training."

@@ -1,5 +1,8 @@
 """What a comparison measured, as rows of the record."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +12,7 @@ from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
 from fedbench.results.contrasts import contrast
 from fedbench.results.statistics import interval
-from fedbench_papers.field.measures import beside_recorded, heterogeneity, looks_of, measure
+from fedbench_papers.field.measures import about, beside_recorded, doubt_of, heterogeneity, looks_of, measure
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
 from fedbench_papers.field.standings import Field
 from tests.papers.field.made import GAIN
@@ -91,6 +94,27 @@ def test_a_method_that_is_not_judged_is_not_among_the_best(out):
     later = measure("digits", study, "newcomers")
     assert "fedper" not in set(later[later["quantity"] == "may_be_best"]["method"])
     assert "centralized" not in set(numbers[numbers["quantity"] == "may_be_best"]["method"])
+
+
+def test_a_method_of_which_a_seed_failed_is_not_judged_and_says_why(out):
+    study = Study.load(out / "field" / "digits")
+    place = next(i for i, e in enumerate(study.plan.entries) if (e.role, e.label, e.seed) == ("final", "fedper", 1))
+    study.plan.entries[place] = replace(study.plan.entries[place], status="failed", error="no memory")
+    told = about(study, {"point": "after_agg"}, {})
+    assert told["failed"] == {"fedper": "1 of 6 seeds of fedper failed: no memory"}
+
+
+@pytest.mark.parametrize(
+    ("stated", "doubt", "why"),
+    [
+        ("better", "", ""),
+        ("withheld", "tuned unequally", "tuned unequally"),
+        ("withheld", "", "an outlying seed decides"),
+    ],
+)
+def test_a_better_method_with_a_doubt_decides_nothing(stated, doubt, why):
+    assert doubt_of(SimpleNamespace(behind=SimpleNamespace(stated=stated, doubt=doubt))) == why
+    assert doubt_of(SimpleNamespace(behind=None)) == ""
 
 
 def test_heterogeneity_is_the_mean_distance_of_class_distributions():

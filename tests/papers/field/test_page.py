@@ -56,13 +56,26 @@ def test_a_method_that_does_not_apply_says_why(field):
     assert map_cell(field, "clothes", "fedbn").text == ""
 
 
-def test_a_degenerate_method_is_not_judged():
+@pytest.mark.parametrize(
+    ("more", "why"),
+    [
+        ({"degenerate": ["fedper"]}, "it was not at work (degenerate)"),
+        (
+            {"failed": {"fedper": "1 of 5 seeds of fedper failed: no memory"}},
+            "1 of 5 seeds of fedper failed: no memory",
+        ),
+        ({"doubts": {"fedper": "its best rate is at the edge"}}, "its best rate is at the edge"),
+    ],
+)
+def test_a_method_that_is_not_judged_says_why(more, why):
     record = made_record()
-    about = {**record.about["clothes"], "degenerate": ["fedper"]}
     rows = record.numbers[record.numbers["setting"] == "clothes"]
-    cell = map_cell(Field(record.with_setting("clothes", rows, about)), "clothes", "fedper")
+    field = Field(record.with_setting("clothes", rows, {**record.about["clothes"], **more}))
+    cell = map_cell(field, "clothes", "fedper")
     assert (cell.text, cell.place) == ("(77.0)", 0)
-    assert "degenerate" in cell.title
+    assert cell.title.startswith(f"not judged: {why}; ")
+    assert ("Clothes", "fedper", why) in refusals(field)
+    assert ("fedper" in {one.method for one in field.rivals("clothes")}) == ("doubts" in more)
 
 
 def test_the_answer_counts_settings(field):
