@@ -12,6 +12,7 @@ from fedbench.cli.parse import parse
 from fedbench.cli.stages import check_trials, read_count, side_by_side
 from fedbench.config import Config
 from fedbench.config.keys import flat
+from fedbench.config.words import plural
 from fedbench.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -125,8 +126,8 @@ def listing(run: "FieldRun") -> Iterator[str]:
         setting = run.plan.settings[name]
         told = "not run yet" + ("" if setting.hours is None else f", about {setting.hours:g} hours of a core")
         if name in field.settings:
-            best = [one.method for one in field.rivals(name) if one.may_be_best]
-            told = f"{len(field.rivals(name))} methods, may be best: {', '.join(best[:3])}"
+            best = [one.method for one in field.possible_best(name)]
+            told = f"{plural(len(field.judged(name)), 'method')} judged, may be best: {', '.join(best[:3])}"
             told += f" and {len(best) - 3} more" if len(best) > 3 else ""
         yield f"{name:<{width}}  {setting.title}: {told}"
 

@@ -23,7 +23,7 @@ def test_without_only_the_settings_are_listed(tmp_path, capsys):
     )
     assert main(["field", "--plan", str(plan), "--out", str(tmp_path)]) == 0
     clothes, new = capsys.readouterr().out.splitlines()
-    assert clothes == "clothes  T: 4 methods, may be best: fedper, fedavg-ft"
+    assert clothes == "clothes  T: 4 methods judged, may be best: fedper, fedavg-ft"
     assert new == "new      T: not run yet"
 
 
