@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from itertools import chain
-from math import ceil
+from math import ceil, prod
 from typing import Annotated, Any, ClassVar, Literal
 
 import torch
@@ -121,6 +121,11 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
             raise ConfigError(
                 "method pfedgate needs real-valued samples, but those of the data are tokens: choose another method"
             )
+        shape, is_switch = self.context.sample_shape, options.gate and options.gate_norm == "switch"
+        if is_switch and shape and (len(shape) != 3 or prod(shape[1:]) < 2):
+            raise ConfigError(
+                f"method.gate_norm = 'switch' normalises images, but samples have shape {list(shape)}: set it to none"
+            )
         return ()
 
     def global_model(self, server: ServerState, initial: Weights) -> Weights | None:
@@ -144,10 +149,6 @@ class PFedGate(Method["PFedGate.Options", "PFedGate.State"]):
         start = client.initial.params
         shape = client.train.batch(torch.arange(0, device=start.device))[0].shape[1:]
         switch = self.options.gate_norm == "switch"
-        if switch and (len(shape) != 3 or shape[1:].numel() < 2):
-            raise ConfigError(
-                f"method.gate_norm = 'switch' normalises images, but inputs have shape {list(shape)}: set it to none"
-            )
         with seeds.preserved_torch_stream():
             seeds.seed_torch(seeds.derive(client.seed, client.id, "gate"))
             gate = Gate(shape, len(self.blocks.sizes), switch).to(start)

@@ -28,14 +28,14 @@ UNSET = torch.empty(0)
 class Context:
     """Facts of a run that both halves know.
 
-    method: its name. sizes: training images per client; public: public images; planned_rounds: T, which methods
-    read as `rounds`; participants_per_round: participants of a round; newcomers: clients that join after the last.
-    samples: image, feature or token; optimizer_reevaluates: whether the model's optimiser evaluates a batch several
-    times per step; private_steps: whether gradients are made private (privacy.level = sample); changes_uploads: the
-    setting that changes uploads on their way, with its value. aggregator: used by methods that average. draw_model:
-    another initial model by the model's own initialisation with a seed; the run's is that of `seed`.
-    label_accuracy: the share of the given labels of the public images [U] that are true, for traces only, never for
-    learning; None if the images have no true labels.
+    method: its name. sizes: training images per client; public: public images; planned_rounds: T, which methods read as
+    `rounds`; participants_per_round: participants of a round; newcomers: clients that join after the last. samples:
+    image, feature or token; sample_shape: of one, () if it is not known; optimizer_reevaluates: whether the model's
+    optimiser evaluates a batch several times per step; private_steps: whether gradients are made private (privacy.level
+    = sample); changes_uploads: the setting that changes uploads on their way, with its value. aggregator: used by
+    methods that average. draw_model: another initial model by the model's own initialisation with a seed; the run's is
+    that of `seed`. label_accuracy: the share of the given labels of the public images [U] that are true, for traces
+    only, never for learning; None if the images have no true labels.
     """
 
     layout: Layout
@@ -49,6 +49,7 @@ class Context:
     participants_per_round: int = 1
     newcomers: int = 0
     samples: str = "image"
+    sample_shape: tuple[int, ...] = ()
     optimizer_reevaluates: bool = False
     private_steps: bool = False
     changes_uploads: str = ""

@@ -190,6 +190,7 @@ def make_context(run: ResolvedRun, partition: Partition, seed: int, learner: Lea
         participants_per_round=count_of(len(partition.clients), config.participation),
         newcomers=len(partition.newcomers),
         samples=run.dataset.kind,
+        sample_shape=() if run.dataset.kind == "fields" else run.dataset.shape,
         optimizer_reevaluates=learner.optimizer_reevaluates,
         private_steps=private_steps(config) is not None,
         changes_uploads=changes_of_uploads(config),

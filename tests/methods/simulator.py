@@ -237,6 +237,7 @@ class Simulation(Driver):
             participants_per_round=len(list(self.draw(1))),
             aggregator=aggregator or Mean(),
             draw_model=lambda seed: self.learner.redraw(self.learner.initial(), "", seed),
+            sample_shape=tuple(self.data[0].x.shape[1:]) if self.data else (),
         )
         run = ResolvedRun(config, None, kind, chosen, context.aggregator, self.learner.task)  # type: ignore[arg-type]
         parts = RunParts(run, 0, self.learner, context, kind(chosen, context), "mlp")
