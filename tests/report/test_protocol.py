@@ -1,10 +1,8 @@
 """The protocol in words is that of the study's configuration."""
 
-import json
 from dataclasses import replace
 
 from fedbench.report.protocol import in_lines, protocol
-from fedbench.report.study import Study
 from fedbench.results.plan import Plan
 from tests.report.conftest import write_comparison, write_grid, write_run
 from tests.report.test_settings_tables import LEVELS, write_matrix
@@ -29,18 +27,6 @@ def test_a_run_says_data_clients_training_seeds_and_intervals(tmp_path):
         assert words in said
     assert "paired t tests" not in said
     assert "tuning" not in said
-
-
-def test_the_size_of_models_is_said_if_all_have_the_same(tmp_path):
-    folder = write_comparison(tmp_path, {"local": 0.7, "fedper": 0.8})
-    files = [run.path / "environment.json" for run in Study.load(folder).runs.values()]
-    for other, words in ((4810, " (4,810 parameters) for 5 local epochs"), (5000, "")):
-        for file, size in zip(files, [4810] * (len(files) - 1) + [other], strict=True):
-            known = json.loads(file.read_text())
-            file.write_text(json.dumps(known | {"models": {"mlp": {"parameters": size, "shared": 0}}}))
-        said = protocol(folder, {})
-        assert words in said
-        assert ("parameters)" in said) == bool(words)
 
 
 def test_a_comparison_says_how_methods_are_tuned_and_tested(tmp_path):
