@@ -19,10 +19,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from torchvision import datasets
 
-from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data.cache import Block, Content, Source
 from fedbench.errors import ConfigError
+from tests.data import loading
 from tests.data.reading.serving import NOWHERE, md5
 
 SHARED = Path(__file__).resolve().parents[2].parent / "shared" / "data"
@@ -47,20 +47,13 @@ def server(tmp_path):
 @pytest.fixture
 def load() -> Callable[..., Dataset]:
     """A data set by its name and options."""
-    return lambda name, **options: Dataset.load(Config(data={"name": name, **options}).data)
+    return loading.load
 
 
 @pytest.fixture
-def refused(load: Callable[..., Dataset]) -> Callable[..., str]:
+def refused() -> Callable[..., str]:
     """The one line with which a data set is refused."""
-
-    def ask(name: str, **options) -> str:
-        with pytest.raises(ConfigError) as caught:
-            load(name, **options)
-        assert "\n" not in str(caught.value)
-        return str(caught.value)
-
-    return ask
+    return functools.partial(loading.refused, loading.load)
 
 
 @pytest.fixture

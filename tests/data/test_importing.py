@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from fedbench.data import importing
-from tests.data.reading.serving import load, refused
+from tests.data.loading import load, refused
 
 
 @pytest.mark.parametrize("what", ["", "cifar-10-python.tar.gz", "cifar-10-batches-py"])

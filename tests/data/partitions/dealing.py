@@ -1,11 +1,12 @@
 """Partitions of small sets, and what is refused of them."""
 
+from functools import partial
+
 import numpy as np
-import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
-from fedbench.errors import ConfigError
+from tests.data import loading
 from tests.data.toys import EVEN
 
 
@@ -13,11 +14,7 @@ def deal(dataset: Dataset = EVEN, seed: int = 0, val: float = 0.1, public: int =
     return partition(dataset, Config(partition=options, data={"val": val}, public={"size": public}), seed)
 
 
-def refused(dataset: Dataset = EVEN, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        deal(dataset, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, deal)
 
 
 def classes_of(rows: np.ndarray, dataset: Dataset = EVEN) -> list[int]:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import pytest
 from fedbench.config import Config
 from fedbench.data import Partition, partition
 from fedbench.errors import ConfigError
+from tests.data import loading
 from tests.data.toys import EVEN
 
 SMALL = [{"train": [5, 0, 2], "val": [9], "test": [1000]}, {"train": [2, 7], "test": [1001, 3]}]
@@ -28,11 +30,7 @@ def deal(path: Path | None, tree: Any = None, seed: int = 0, val: float = 0, pub
     return partition(EVEN, Config(partition=asked, data={"val": val}, public={"size": public}), seed)
 
 
-def refused(*arguments, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        deal(*arguments, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, deal)
 
 
 def test_rows_are_those_of_the_file_in_its_order(path):

@@ -16,7 +16,8 @@ from fedbench.data.reading.published import Download, failure_reason, fetch, fil
 from fedbench.data.sources import idx, published_names, published_of
 from fedbench.data.split import scale_and_shift
 from fedbench.errors import ConfigError
-from tests.data.reading.serving import NOWHERE, load, md5, refused
+from tests.data.loading import load, refused
+from tests.data.reading.serving import NOWHERE, md5
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Tables of any origin."""
 
 from decimal import Decimal
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,6 +11,7 @@ from fedbench.data.reading.cells import TableRows
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import TableReader
 from fedbench.errors import ConfigError
+from tests.data import loading
 
 
 def content(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options):
@@ -58,11 +60,7 @@ def test_python_numbers_are_numbers():
         )
 
 
-def refused(table: pd.DataFrame, sizes: dict[str, int] | None = None, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        content(table, sizes, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, content)
 
 
 def decisions(found) -> list[str]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.data.reading.serving import load, refused
+from tests.data.loading import load, refused
 
 
 @pytest.mark.parametrize("below", ["", "cifar-10-batches-py"])

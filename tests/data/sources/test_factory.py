@@ -2,6 +2,7 @@
 
 import re
 import sys
+from functools import partial
 from types import ModuleType
 
 import numpy as np
@@ -15,6 +16,7 @@ from fedbench.data import Dataset
 from fedbench.data.reading.items import FEW_ITEMS
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.errors import ConfigError
+from tests.data import loading
 
 
 class Items(list):
@@ -36,15 +38,8 @@ def toy(count: int, image=None) -> Items:
     return Items((np.full((4, 5), row, np.uint8) if image is None else image, row % 2) for row in range(count))
 
 
-def load(**options) -> Dataset:
-    return Dataset.load(Config(data={"name": "mine:make", **options}).data)
-
-
-def refused(**options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(**options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+load = partial(loading.load, "mine:make")
+refused = partial(loading.refused, load)
 
 
 def test_a_factory_of_a_pair(mine):

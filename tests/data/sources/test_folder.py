@@ -2,6 +2,7 @@
 
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 from unicodedata import normalize
 
@@ -12,18 +13,14 @@ from PIL import Image
 from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data import partition as make_partition
-from fedbench.errors import ConfigError
+from tests.data import loading
 
 
 def load(path: Path, **options) -> Dataset:
-    return Dataset.load(Config(data={"name": f"folder:{path}", **options}).data)
+    return loading.load(f"folder:{path}", **options)
 
 
-def refused(path: Path, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, load)
 
 
 def save(folder: Path, count: int, side: int = 5, value: int = 0) -> None:

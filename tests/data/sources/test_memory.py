@@ -3,6 +3,7 @@
 import pickle
 import subprocess
 import sys
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -15,6 +16,8 @@ from fedbench.data import Dataset
 from fedbench.data.partitions import partition
 from fedbench.data.split import Split, scale_and_shift
 from fedbench.errors import ConfigError
+from tests.data import loading
+from tests.data.loading import load
 
 X = np.arange(60, dtype=np.float32).reshape(20, 3) / 7
 Y = np.arange(20) % 2
@@ -24,15 +27,7 @@ FRAME = pd.DataFrame({"a": X[:, 0], "colour": ["red", "blue"] * 10, "y": Y, "per
 HOLE = FRAME.assign(y=FRAME["y"].where(FRAME.index != 6))
 
 
-def load(data, **options) -> Dataset:
-    return Dataset.load(Config(data={"name": data, **options}).data)
-
-
-def refused(data, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(data, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, load)
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Parquet files in Hugging Face's layout, whole and broken."""
 
 import json
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,21 +12,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data.sources.parquet import open_parquet
 from fedbench.errors import ConfigError
+from tests.data import loading
 
 
 def load(path: Path, **options) -> Dataset:
-    return Dataset.load(Config(data={"name": f"parquet:{path}", **options}).data)
+    return loading.load(f"parquet:{path}", **options)
 
 
-def refused(path: Path, **options) -> str:
-    with pytest.raises(ConfigError) as caught:
-        load(path, **options)
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+refused = partial(loading.refused, load)
 
 
 @pytest.fixture

@@ -4,14 +4,9 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_diabetes, load_digits
 
-from fedbench.config import Config
-from fedbench.data import Dataset
 from fedbench.data.reading.parts import is_test_row
 from fedbench.errors import ConfigError
-
-
-def load(name: str = "diabetes", **data) -> Dataset:
-    return Dataset.load(Config(data={"name": name, **data}).data)
+from tests.data.loading import load
 
 
 def test_digits_are_those_of_the_library_with_every_fifth_image_for_testing():
@@ -27,7 +22,7 @@ def test_digits_are_those_of_the_library_with_every_fifth_image_for_testing():
 
 def test_features_of_diabetes_are_those_of_the_library_and_targets_are_standardised():
     features, progress = load_diabetes(return_X_y=True, scaled=False)
-    dataset, test = load(), np.arange(442) % 5 == 4
+    dataset, test = load("diabetes"), np.arange(442) % 5 == 4
     assert (dataset.train_rows, dataset.test_rows, dataset.shape, dataset.outputs) == (354, 88, (10,), 1)
     assert (dataset.task, dataset.classes) == ("regression", 0)
     np.testing.assert_array_equal(dataset.samples[:354], features[~test].astype(np.float32))
@@ -45,4 +40,4 @@ def test_they_need_no_folder(name, comes):
 
 def test_diabetes_has_no_labels():
     with pytest.raises(ConfigError, match=r"its targets are numbers.* take the partition iid, domain, natural or file"):
-        _ = load().labels
+        _ = load("diabetes").labels
