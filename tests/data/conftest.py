@@ -64,7 +64,7 @@ def load_damaged(load: Callable[..., Dataset]) -> Callable[..., Dataset | None]:
         whole = file.read_bytes()
         changed = bytearray(whole)
         places = st.integers(0, len(changed) - 1)
-        for _ in range(data.draw(st.integers(1, 3))):
+        for _ in range(data.draw(st.integers(1, 4))):
             changed[data.draw(places | st.integers(0, header) if header else places)] = data.draw(st.integers(0, 255))
         file.write_bytes(changed[: data.draw(st.just(len(changed)) | st.integers(0, len(changed)))])
         try:

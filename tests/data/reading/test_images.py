@@ -42,9 +42,11 @@ def test_an_image_of_another_shape_is_named(item):
         list(decoded_blocks([item(1), item(2, (4, 4))], decoder(1, None)))
 
 
-def test_what_is_no_image_is_named(tmp_path):
+def test_what_is_no_image_is_named(tmp_path, encode):
     with pytest.raises(ConfigError, match=r"here: not an image that Pillow can read \(unknown format\)"):
         decoder(1, None)(Item(b"text", 0, "here"))
+    with pytest.raises(ConfigError, match="here: the image is damaged"):
+        decoder(1, None)(Item(encode(np.full((40, 40), 7, np.uint8))[:60], 0, "here"))
     Image.fromarray(np.zeros((2, 2), np.int32)).save(tmp_path / "wide.tif")
     with pytest.raises(ConfigError, match="here: pixel format I"):
         decoder(1, None)(Item(tmp_path / "wide.tif", 0, "here"))
@@ -80,6 +82,7 @@ def test_a_picture_of_several_pages_is_refused_by_whoever_reads_it(tmp_path):
         for read in (
             lambda: SampleReader.of(Item(picture, 0, "x"))(Item(picture, 0, "x")),
             lambda: field_array(picture, "x", []),
+            lambda: decoder(1, None)(Item(tmp_path / "pages.tif", 0, "x")),
         ):
             with pytest.raises(ConfigError, match="x: 2 pages; an image has one"):
                 read()

@@ -42,11 +42,6 @@ def test_what_is_missing(cinic, refused):
     assert "valid missing in" in refused("cinic10", root=folder)
 
 
-def test_broken_images(cinic, refused, save_images):
-    file = cinic / "CINIC-10" / "valid" / "frog" / "cifar10-train-121.png"
-    whole = file.read_bytes()
-    for data, text in ((b"", "not an image"), (whole[:50], "frog/cifar10-train-121.png: ")):
-        file.write_bytes(data)
-        assert text in refused("cinic10", root=cinic)
-    save_images(file.parent, [121], 31, "cifar10-train-{}.png")
-    assert "cifar10-train-121.png: the image is 31x31" in refused("cinic10", root=cinic)
+def test_a_broken_image_is_named(cinic, refused):
+    (cinic / "CINIC-10" / "valid" / "frog" / "cifar10-train-121.png").write_bytes(b"")
+    assert "frog/cifar10-train-121.png: not an image" in refused("cinic10", root=cinic)
