@@ -1,5 +1,7 @@
 """Archives: unpacked where they should be, or one line."""
 
+import io
+import re
 import shutil
 import tarfile
 import zipfile
@@ -43,13 +45,20 @@ def test_progress_counts_files(packed, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["../evil", "/evil", "a/../../evil", "C:/evil", "..\\evil"])
-def test_members_that_point_outside_unpack_nothing(tmp_path, name):
-    with zipfile.ZipFile(tmp_path / "a.zip", "w") as archive:
-        archive.writestr("good", "x")
-        archive.writestr(name, "x")
-    with pytest.raises(ConfigError, match=r"refused, its member .* points outside"):
-        unpacked(tmp_path / "a.zip", tmp_path / "out")
+@pytest.mark.parametrize("kind", ["tar", "zip"])
+def test_members_that_point_outside_unpack_nothing(tmp_path, kind, name):
+    if kind == "zip":
+        with zipfile.ZipFile(tmp_path / "a", "w") as archive:
+            archive.writestr("good", "x")
+            archive.writestr(name, "x")
+    else:
+        with tarfile.open(tmp_path / "a", "w") as tar:
+            tar.addfile(tarfile.TarInfo("good"), io.BytesIO())
+            tar.addfile(tarfile.TarInfo(name), io.BytesIO())
+    with pytest.raises(ConfigError, match=re.escape(f"refused, its member {name!r} points outside")):
+        unpacked(tmp_path / "a", tmp_path / "out")
     assert not list((tmp_path / "out").iterdir())
+    assert not list(tmp_path.rglob("*evil"))
 
 
 @pytest.mark.parametrize("kind", [tarfile.SYMTYPE, tarfile.LNKTYPE, tarfile.FIFOTYPE, tarfile.CHRTYPE])
