@@ -25,14 +25,6 @@ def test_digits_are_the_default_and_have_the_published_counts():
     assert dataset.samples.dtype == np.uint8
 
 
-def test_every_fifth_digit_is_a_test_image():
-    from sklearn.datasets import load_digits
-
-    source, dataset = load_digits(), digits()
-    np.testing.assert_array_equal(dataset.labels[dataset.train_rows :], source.target[4::5])
-    np.testing.assert_array_equal(dataset.samples[dataset.train_rows :, 0], source.images[4::5] * 15)
-
-
 def test_mean_and_std_are_those_of_the_train_part():
     dataset = digits()
     train = dataset.samples[: dataset.train_rows] / 255
