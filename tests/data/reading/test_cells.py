@@ -13,7 +13,9 @@ def test_a_row_is_found_in_its_file():
     rows = TableRows("data t", [("a", 2), ("b", 3)])
     assert [rows.place(row) for row in (1, 2)] == ["data t/a, row 2", "data t/b, row 1"]
     column = pd.Series([[1], [2], [3, 4]], name="x")
-    with pytest.raises(ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]"):
+    with pytest.raises(
+        ConfigError, match=r"data t/b, row 1: column x holds a list of shape \[2\], before it \[1\]; crop"
+    ):
         stacked_lists(rows, column)
 
 

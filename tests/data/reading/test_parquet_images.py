@@ -75,10 +75,3 @@ def test_labels_of_the_wrong_type(tmp_path, write_parquet, encode, pixels):
 def test_images_of_the_wrong_type(tmp_path):
     pq.write_table(pa.table({"image": [[1, 2], [3, 4]], "label": [0, 1]}), tmp_path / "a.parquet")
     assert "column image holds list<" in refused(tmp_path / "a.parquet")
-
-
-def test_broken_metadata_is_as_good_as_none(tmp_path, encode, pixels):
-    table = pa.table({"image": [encode(a) for a in pixels(5)], "label": [0, 1, 0, 1, 0]})
-    for text in (b"{", b"[]", json.dumps({"info": {"features": {"label": 3}}}).encode()):
-        pq.write_table(table.replace_schema_metadata({"huggingface": text}), tmp_path / "a.parquet")
-        assert load(tmp_path / "a.parquet").classes == 2

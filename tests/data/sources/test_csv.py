@@ -91,16 +91,9 @@ def test_what_cannot_be_read_is_named(refuse):
         "column name holds 60 different texts, such as 'p0', more than the 50 of a category; turn it into numbers "
         "beforehand, or --data.drop name, or --data.categories name"
     )
-    marked = pd.DataFrame({"x": ["?", *map(str, range(60)), "?"], "label": [0, 1] * 31})
-    assert "row 1: '?' in column x, which holds numbers otherwise (2 such rows); fill them in or" in refuse(marked)
     assert "no columns besides the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
     assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=-1))
-    commas = frame().assign(size=[f"{row},5" for row in range(ROWS)])
-    commas = commas.loc[commas.index.repeat(3)].assign(size=[f"{row},5" for row in range(60)])
-    assert "column size holds numbers with a decimal comma, such as '0,5'; write a point, or --data.drop size, or" in (
-        refuse(commas)
-    )
     assert "looks like several; separate them by commas" in refuse(pd.DataFrame({"a;label": ["1;2", "3;4"]}))
 
 
@@ -161,8 +154,6 @@ def test_close_large_numbers_are_refused(refuse):
     assert "column time goes from 1700000000 to 1700000019" in refuse(
         frame().assign(time=1_700_000_000 + np.arange(ROWS))
     )
-    target = 1e9 + np.arange(ROWS)
-    assert "the target goes from 1000000000 to" in refuse(frame().assign(label=target), task="regression")
 
 
 def test_another_task_is_read_anew(tmp_path, load):
@@ -177,10 +168,6 @@ def test_files_of_other_programs(tmp_path, load, refused):
     assert load(f"csv:{file}").class_names == ()
     file.write_bytes("a,label\nKöln,1\n".encode("latin-1"))
     assert refused(f"csv:{file}").endswith("table.csv: not a table in UTF-8; save it as text in that encoding")
-    file.write_text("5.1,3.5,setosa\n6.2,2.9,virginica\n")
-    assert "the first line holds numbers; write a line with the names of the columns above it" in refused(f"csv:{file}")
-    file.write_text("0,1,label\n5.1,3.5,0\n" + "6.2,2.9,1\n" * 9)
-    assert load(f"csv:{file}").shape == (2,)
 
 
 def test_a_column_that_counts_the_rows_is_named(read):
@@ -218,8 +205,11 @@ def test_a_first_line_without_names_is_named(tmp_path, refused, first):
 
 def test_names_that_are_numbers_number_the_columns(tmp_path, load, refused):
     rows = [f"{row},{row % 5},{row % 3},{row % 2}" for row in range(9)]
-    assert "the first line holds numbers" in refused(lines(tmp_path / "t.csv", "6,148,72,1", *rows))
-    assert load(lines(tmp_path / "t.csv", "1,2,3,label", *rows)).shape == (3,)
+    line = "the first line holds numbers; write a line with the names of the columns above it"
+    for numbers in ("6,148,72,1", "5.1,3.5,0.2,setosa"):
+        assert line in refused(lines(tmp_path / "t.csv", numbers, *rows))
+    for names in ("0,1,2,label", "1,2,3,label"):
+        assert load(lines(tmp_path / "t.csv", names, *rows)).shape == (3,)
 
 
 def test_names_have_no_blanks_and_are_different(tmp_path, load, refused):
@@ -268,10 +258,3 @@ def test_groups_are_texts_and_places_in_time_are_numbers(tmp_path):
         Config(data={"name": name, "drop": ["patient"]}, partition={"test": "last", "order_by": "day"})
     )
     assert found.order.tolist() == [*range(9, -1, -1)]
-
-
-def test_equal_rows_on_both_sides_are_counted(tmp_path, load):
-    for part, values in (("train", "012345678"), ("test", "26xyz")):
-        rows = [f"{float(ord(value))},{place % 2}" for place, value in enumerate(values)]
-        lines(tmp_path / f"{part}.csv", "a,y", *rows)
-    assert any("2 of 5 test samples are training samples too" in line for line in load(f"csv:{tmp_path}").warnings)
