@@ -50,6 +50,7 @@ def test_what_pages_name_of_a_scheme_is_what_it_reads():
         ({"name": "iid"}, False, {"test": "part"}),
         ({"name": "iid"}, True, {"test": "pooled"}),
         ({"name": "pathological", "test_size": 7}, False, {"train_size": 500, "test_size": 7}),
+        ({"name": "dirichlet-fixed"}, False, {"train_size": 500, "test_size": 100}),
         ({"name": "practical", "test": "drawn"}, False, {"test": "drawn", "test_size": 100}),
         ({"name": "file"}, False, {"test": "part"}),
     ],
@@ -58,14 +59,6 @@ def test_what_is_filled_in(asked, one_part, filled):
     found = resolve_scheme_options(PartitionConfig(**asked), one_part)
     assert {key: getattr(found, key) for key in filled} == filled
     assert resolve_scheme_options(found, one_part) == found
-
-
-def test_keys_that_change_nothing_are_named():
-    assert unused_key_warnings(PartitionConfig(name="iid", train_size=3)) == []
-    assert [line.split(" ")[0] for line in unused_key_warnings(PartitionConfig(name="iid", alpha=2, classes=3))] == [
-        "partition.alpha",
-        "partition.classes",
-    ]
 
 
 @pytest.mark.parametrize(

@@ -109,12 +109,10 @@ def test_wrong_lists(pacs, refused):
     file = pacs / "photo_train_kfold.txt"
     lines = file.read_text().splitlines()
     for line, text in (
-        ("photo/guitar/pic_999.png 4", "photo_train_kfold.txt, row 4: "),
         ("photo/guitar/pic_999.png 4", "photo/guitar/pic_999.png is missing"),
         (lines[2], "row 4: pic_088.png is listed twice"),
         (lines[3][:-1] + "5", "row 4: class guitar has number 5, before it had 4"),
         (lines[3][:-2], "row 4: expected a path and a class number"),
-        (lines[3].replace("photo/", "cartoon/"), "row 4: "),
         ("sketch/dog/pic_120.png 1", "row 4: sketch/dog/pic_120.png is not of the domain photo"),
         ("photo/guitar 4", "row 4: photo/guitar is not DOMAIN/CLASS/FILE"),
         ("../x/dog/a.png 1", "is not a path inside"),

@@ -45,10 +45,8 @@ def test_wrong_lists(mini, refused):
     lines = file.read_text().splitlines()
     for row, line, text in (
         (0, "file,label", "val.csv, row 1: expected columns filename and label, not file, label"),
-        (4, "n0000000200000099.jpg,n00000002", "val.csv, row 5: "),
         (4, "n0000000200000099.jpg,n00000002", "n0000000200000099.jpg is missing"),
         (4, "n0000000200000032.jpg,n00000002", "row 5: n0000000200000032.jpg is listed twice, first in"),
-        (4, "n0000000100000016.jpg,n00000001", "row 5: n0000000100000016.jpg is listed twice, first in"),
         (
             4,
             "n0000000200000035.jpg,n00000003",
@@ -57,12 +55,9 @@ def test_wrong_lists(mini, refused):
         (4, "n0000000200000035.jpg,n0000000", "row 5: label n0000000 is not a WordNet number"),
         (4, "n0000000200000035.jpg,", "row 5: expected a file name and a label"),
         (4, "n0000000200000035.jpg", "row 5: 1 values, expected 2"),
-        (4, "n0000000200000035.jpg,n00000002,3", "row 5: 3 values, expected 2"),
     ):
         file.write_text("\n".join([*lines[:row], line, *lines[row + 1 :]]))
         assert text in refused("mini-imagenet", root=mini)
-    file.write_text("")
-    assert "val.csv: empty file" in refused("mini-imagenet", root=mini)
     file.unlink()
     assert "val.csv missing in" in refused("mini-imagenet", root=mini)
 

@@ -54,17 +54,11 @@ def test_wrong_annotations(tiny, refused):
     for line, text in (
         ("val_25.JPEG\tn09", "val_annotations.txt, row 3: class n09 is not in wnids.txt"),
         ("val_25.JPEG", "row 3: class none is not in wnids.txt"),
-        ("val_99.JPEG\tn02", "row 3: "),
         ("val_99.JPEG\tn02", "val_99.JPEG is missing"),
-        ("val_15.JPEG\tn02", "row 3: val_15.JPEG is listed twice, first in"),
         ("../../wnids.txt\tn02", "row 3: '../../wnids.txt' is not a path inside"),
     ):
         file.write_text("\n".join([*lines[:2], line, *lines[3:]]))
         assert text in refused("tiny-imagenet", root=tiny)
-    file.write_text("")
-    assert "val_annotations.txt: empty file" in refused("tiny-imagenet", root=tiny)
-    file.write_bytes(b"\xff\xfe\x00")
-    assert "val_annotations.txt: cannot be read (not text)" in refused("tiny-imagenet", root=tiny)
     file.unlink()
     assert "val_annotations.txt: cannot be read" in refused("tiny-imagenet", root=tiny)
 

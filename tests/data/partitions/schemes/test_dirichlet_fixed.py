@@ -40,11 +40,3 @@ def test_dirichlet_fixed_says_when_a_client_holds_images_twice():
     for client in dealt.clients:
         assert len(client.train) + len(client.val) == 900
         assert not np.intersect1d(client.train, client.val).size, "all copies are on one side"
-
-
-def test_fixed_sizes_are_those_of_fedcac_unless_asked():
-    dataset = made([600] * 10, [200] * 10)
-    for name in ("pathological", "dirichlet-fixed"):
-        clients = deal(dataset, name=name, val=0).clients
-        assert {len(c.train) for c in clients} == {500}
-        assert {len(c.test) for c in clients} == {100}
