@@ -3,7 +3,7 @@
 import pytest
 
 from fedbench.data.reading.keys import NamedParts
-from fedbench.errors import ConfigError
+from tests.data.loading import refused
 
 
 def test_a_named_key_comes_before_the_usual_one():
@@ -21,6 +21,4 @@ def test_a_named_key_comes_before_the_usual_one():
     ],
 )
 def test_a_key_that_only_the_user_knows_is_asked_for(asked, keys, line):
-    with pytest.raises(ConfigError) as error:
-        NamedParts(keys, "the set", "column").require("label", asked)
-    assert str(error.value) == line
+    assert refused(NamedParts(keys, "the set", "column").require, "label", asked) == line

@@ -6,6 +6,7 @@ import pytest
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.targets import TargetError
+from tests.data.loading import refused
 
 CLASSES = np.arange(60) % 5
 
@@ -160,10 +161,7 @@ def test_anything_in_numbers_is_a_regression_where_that_is_said(brought):
     ],
 )
 def test_what_only_the_user_knows_is_asked_for(brought, text):
-    with pytest.raises(ConfigError) as caught:
-        read_targets(brought)
-    assert text in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert text in refused(read_targets, brought)
 
 
 LETTERS = ["cough", "fever", "rash", "pain"]
@@ -184,10 +182,7 @@ LETTERS = ["cough", "fever", "rash", "pain"]
     ],
 )
 def test_texts_that_may_be_numbers_or_hardly_repeat_are_asked_about(texts, seen):
-    with pytest.raises(ConfigError) as caught:
-        read_targets(np.array(texts))
-    line = str(caught.value)
-    assert line.startswith(
+    assert refused(read_targets, np.array(texts)).startswith(
         f"the targets are {seen}: set --task classification if they are classes, or --task regression"
     )
     assert read_targets(np.array(texts), "classification").classes == len(set(texts))
