@@ -31,7 +31,7 @@ from fedbench.data.cache import (
 from fedbench.data.copies import Copies
 from fedbench.data.normalisation import Statistics, moments_of
 from fedbench.errors import ConfigError
-from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.targets import Targets
 
 IN_BOTH_PARTS = 5
@@ -175,8 +175,7 @@ def absent_classes(targets: Targets, train: int) -> Iterator[str]:
     for where, absent in cases.items():
         names = [targets.names[number] if targets.names else str(number) for number in np.flatnonzero(absent)]
         if names:
-            shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
-            yield f"{len(names)} of {targets.classes} classes have no samples{where}: {shown}"
+            yield f"{len(names)} of {targets.classes} classes have no samples{where}: {first_of(names)}"
 
 
 def write_header(file: BinaryIO, dtype: np.dtype, shape: tuple[int, ...]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from fedbench.config.words import plural
 from fedbench.data.description import Decision, open_decision
-from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.class_numbers import first_of
 
 Channels = Literal["first", "last", "single"]
 """The dimension of a sample along which the constants go; single: one constant for all numbers."""
@@ -243,5 +243,4 @@ class RowMoments(FeatureMoments):
             yield f"{some if bits.any() else every}; --data.mean 0 --data.std 1 if they are codes"
 
     def _list_columns(self, columns: np.ndarray) -> str:
-        more = ", ..." if len(columns) > NAMES_SHOWN else ""
-        return ", ".join(self.names[column] for column in columns[:NAMES_SHOWN]) + more
+        return first_of([self.names[column] for column in columns])

@@ -14,6 +14,11 @@ PLAIN = re.compile(r"(0|[-+]?[1-9][0-9]*)(\.0)?")
 """Whole numbers; `.0` as pandas writes them where values are missing."""
 
 
+def first_of(names: Sequence[str]) -> str:
+    """The first names, for a line."""
+    return ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
+
+
 def read_classes(values: np.ndarray, names: Sequence[str] = (), classes: int | None = None) -> Targets:
     """Class numbers int64 [n] from values [n], or one-hot rows [n, C].
 

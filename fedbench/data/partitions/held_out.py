@@ -5,6 +5,8 @@ An owner is what is split by itself: a client, or, before samples are dealt, a c
 
 import numpy as np
 
+from fedbench.data.partitions.assignment import positions_in_runs
+
 PASSES = 3
 """How often all groups are looked at again, at most, to improve what they hold."""
 WHOLE = 10
@@ -34,7 +36,7 @@ def draw_by_class(owners: np.ndarray, classes: np.ndarray, share: float, rng: np
     taken = draw_cell_sizes(counts, cells // width, sizes, rng)
     order = np.lexsort((rng.random(len(cell)), cell))
     ranks = np.empty(len(cell), np.int64)
-    ranks[order] = np.arange(len(cell)) - np.repeat(np.cumsum(counts) - counts, counts)
+    ranks[order] = positions_in_runs(cell[order])
     return ranks < taken[cell]
 
 

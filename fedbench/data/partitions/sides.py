@@ -5,7 +5,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from fedbench.data.dataset import Dataset
-from fedbench.data.unseen import first_of, unseen_features
+from fedbench.data.unseen import unseen_features
+from fedbench.tasks.class_numbers import first_of
 
 
 def side_lines(dataset: Dataset, train: np.ndarray, test: np.ndarray) -> Iterator[str]:

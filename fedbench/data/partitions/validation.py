@@ -4,7 +4,7 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data.partitions.assignment import Assignment, apportion, distinct_values, random_ranks
-from fedbench.data.partitions.held_out import draw_groups, last_of_each
+from fedbench.data.partitions.held_out import draw_groups, held_out_sizes, last_of_each
 from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of, places_in_order
 
 
@@ -46,8 +46,7 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
     rows, owners = train.rows[order], train.owners[order]
     first = (np.diff(rows, prepend=-1) != 0) | (np.diff(owners, prepend=-1) != 0)
     images = np.bincount(owners[first])
-    quotas = np.minimum(np.maximum(1, (share * images + 0.5).astype(np.int64)), images - 1)
-    quotas = np.where((share == 0) | (images < 2), 0, quotas)
+    quotas = held_out_sizes(images, share) if share else np.zeros_like(images)
     classes = int(labels.max()) + 1
     cells, group = distinct_values(owners[first] * classes + labels[rows[first]])
     sizes = np.bincount(group)

@@ -9,7 +9,7 @@ from fedbench.data.description import Decision
 from fedbench.data.reading.samples import SampleKind
 from fedbench.data.reading.spelling import spelling_decision
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions
-from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.targets import Targets
 
 FEW_ROWS = 10
@@ -88,5 +88,4 @@ def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> lis
 
 def columns_text(names: Sequence[str], one: str, several: str) -> str:
     """`column a is`, or `columns a, b are`, with these verbs."""
-    shown = ", ".join(names[:NAMES_SHOWN]) + (", ..." if len(names) > NAMES_SHOWN else "")
-    return f"column {shown} {one}" if len(names) == 1 else f"columns {shown} {several}"
+    return f"column {names[0]} {one}" if len(names) == 1 else f"columns {first_of(names)} {several}"
