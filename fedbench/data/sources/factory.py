@@ -68,24 +68,28 @@ def source(config: DataConfig, made: Mapping[str, Any], beside: Beside = NOTHING
     """The data set of the parts train and test that a factory made. Raises ConfigError."""
     reading = make_section(Reading, config.options, "data.")
     keys = Keys(reading.sample, reading.label, reading.user, beside)
-    given = [GivenPart.of(config.name, part, data, keys) for part, data in made.items()]
-    (train, test), reader, fields = prepare_parts(config.name, given, reading)
-    return source_of_parts(config, {"train": train, "test": test}, reading, reader, fields)
+    return source_of_parts(
+        config, {part: GivenPart.of(config.name, part, data, keys) for part, data in made.items()}, reading
+    )
 
 
 def source_of_parts(
     config: DataConfig,
     parts: dict[str, GivenPart],
     reading: Reading,
-    reader: SampleReader | StructureReader,
-    fields: Fields | None,
     remarks: Sequence[str] = (),
     prints: Mapping[str, str] | None = None,
+    collate: Callable[[list[Any]], Any] | None = None,
 ) -> Source:
     """The source of the parts train, and perhaps val and test. prints: fingerprints of the parts, if there are any.
 
-    Raises ConfigError.
+    collate: is called if the configuration names none. Raises ConfigError.
     """
+    if function := reading.collate or collate:
+        label = parts["train"].label_key() if function == PAD else None
+        items = collated_parts(config.name, function, [part.data for part in parts.values()], label)
+        parts = {name: replace(parts[name], data=data) for name, data in zip(parts, items, strict=True)}
+    reader, fields = prepare_reader(parts["train"], reading)
     probed = hashlib.sha256()
     lines = [line for part in parts.values() if (line := part.probe(reader, probed))]
     decided = {
@@ -102,22 +106,13 @@ def source_of_parts(
     return Source(config.name, partial(read, config, parts, reading, fresh, fields), options=decided)
 
 
-def prepare_parts(
-    name: str, parts: Sequence[GivenPart], reading: Reading, collate: Callable[[list[Any]], Any] | None = None
-) -> tuple[list[GivenPart], SampleReader | StructureReader, Fields | None]:
-    """The parts after the collate function, a reader of their samples, and the structure of batches.
-
-    collate: is called if the configuration names none. Raises ConfigError.
-    """
-    if function := reading.collate or collate:
-        label = parts[0].label_key() if function == PAD else None
-        items = collated_parts(name, function, [part.data for part in parts], label)
-        parts = [replace(part, data=data) for part, data in zip(parts, items, strict=True)]
-    reader = parts[0].reader(reading.kind, reading.channels)
-    fields, remarks = parts[0].fields(reader)
+def prepare_reader(train: GivenPart, reading: Reading) -> tuple[SampleReader | StructureReader, Fields | None]:
+    """A reader of samples like those for training, and the structure of batches. Raises ConfigError."""
+    reader = train.reader(reading.kind, reading.channels)
+    fields, remarks = train.fields(reader)
     spelling = (spelling_decision(reading.spelling),) if reading.spelling else ()
     decided = (*reader.decisions, *(Decision("samples", line) for line in remarks), *spelling)
-    return list(parts), replace(reader, remarks=(*reader.remarks, *remarks), decisions=decided), fields
+    return replace(reader, remarks=(*reader.remarks, *remarks), decisions=decided), fields
 
 
 def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:

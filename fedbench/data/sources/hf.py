@@ -41,10 +41,8 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
             f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
             "docs/data.md (Texts), or name a column of tokens with --data.sample"
         )
-    whole, reader, fields = factory.prepare_parts(config.name, [*given.values()], options)
     prints = {part: data._fingerprint for part, data in splits.items()}
-    parts = dict(zip(given, whole, strict=True))
-    return factory.source_of_parts(config, parts, options, reader, fields, remarks, prints)
+    return factory.source_of_parts(config, given, options, remarks, prints)
 
 
 def import_library(name: str) -> Any:

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import pandas as pd
@@ -43,7 +43,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
     """The data of a name in this process, or their copy in the cache. Raises ConfigError."""
     given = given_data(config.name)
     if given is None:
-        raise lost_data_error(config.name)
+        refuse_reading(config.name)
     if config.root:
         raise ConfigError(f"data.root = {str(config.root)!r}: data {config.name} are in memory; leave it out")
     key = json.dumps([config.options, config.task, *beside], sort_keys=True, default=str)
@@ -91,16 +91,12 @@ def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Sour
     return replace(source, options={**source.options, "arguments": arguments})
 
 
-def lost_data_error(name: str) -> ConfigError:
-    return ConfigError(
+def refuse_reading(name: str) -> NoReturn:
+    """Raises ConfigError for data of which this process has neither the objects nor a copy in the cache."""
+    raise ConfigError(
         f"data {name}: these data are objects of another Python process; start there, or pass them again: "
         "Config(data=...)"
     )
-
-
-def refuse_reading(name: str) -> Content:
-    """Reads nothing. Raises ConfigError."""
-    raise lost_data_error(name)
 
 
 def read_tables(config: DataConfig, parts: Mapping[str, Any], reader: TableReader) -> Content:
@@ -161,10 +157,9 @@ def source_of_items(config: DataConfig, given: GivenData, beside: Beside) -> Sou
     parts = {name: part_of_items(config.name, name, part, keys) for name, part in given.parts.items()}
     if len(parts) == 1:
         parts["train"] = replace(parts["train"], where=parts["train"].where.replace(", train item", ", item"))
-    whole, reader, fields = factory.prepare_parts(config.name, [*parts.values()], reading, given.collate)
-    parts, remarks = with_test_part(dict(zip(parts, whole, strict=True)), None, "")
-    made = factory.source_of_parts(config, parts, reading, reader, fields, remarks)
-    sizes = [size for part in whole for size in part.sizes]
+    parts, remarks = with_test_part(parts, None, "")
+    made = factory.source_of_parts(config, parts, reading, remarks, collate=given.collate)
+    sizes = [size for part in parts.values() for size in part.sizes]
     where = f"data {config.name}"
     return replace(made, read=lambda: with_clients(where, made.read(), given.parts, sizes))
 
