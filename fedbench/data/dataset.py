@@ -155,6 +155,11 @@ class Dataset:
         return self.scores or self.classes or int(np.prod(self.targets.shape[1:]))
 
     @property
+    def output_names(self) -> tuple[str, ...]:
+        """The names of classes or labels: their texts in the source, or their numbers."""
+        return self.class_names or self.class_labels or tuple(map(str, range(self.outputs)))
+
+    @property
     def meaning(self) -> str:
         """A description of its targets."""
         return tasks.load(self.task).meaning

@@ -96,7 +96,7 @@ def targets_of(dataset: Dataset) -> TargetForm:
     """Counts classes and labels; of numbers, the range."""
     task, values, outputs = dataset.task, np.asarray(dataset.targets), dataset.outputs
     if task == "multilabel":
-        return TargetForm(task, outputs, "label", names_of(dataset), tuple(values.sum(axis=0).astype(int).tolist()))
+        return TargetForm(task, outputs, "label", dataset.output_names, tuple(values.sum(axis=0).astype(int).tolist()))
     if task == "binary":
         positive = int((values > 0.5).sum())
         return TargetForm(task, 2, "class", dataset.class_names or ("0", "1"), (len(values) - positive, positive))
@@ -108,12 +108,7 @@ def targets_of(dataset: Dataset) -> TargetForm:
     counted = (values >= 0) & (values < outputs)
     counts = np.bincount(values[counted], minlength=outputs).tolist()
     void = zip(*(column.tolist() for column in np.unique(values[~counted], return_counts=True)), strict=True)
-    return TargetForm(task, outputs, noun, names_of(dataset), tuple(counts), void=tuple(void))
-
-
-def names_of(dataset: Dataset) -> tuple[str, ...]:
-    """The names of classes or labels: their texts in the source, or their numbers."""
-    return dataset.class_names or dataset.class_labels or tuple(map(str, range(dataset.outputs)))
+    return TargetForm(task, outputs, noun, dataset.output_names, tuple(counts), void=tuple(void))
 
 
 def clients_of(dataset: Dataset) -> ClientSizes:

@@ -5,7 +5,6 @@ from typing import Any
 import numpy as np
 
 from fedbench.data.dataset import Dataset
-from fedbench.data.describe import names_of
 from fedbench.report.thumbnails import picture
 
 MOST_SAMPLES, MOST_COLUMNS = 8, 10
@@ -43,8 +42,8 @@ def target_text(dataset: Dataset, row: int) -> str:
     """The class, the labels, or the first numbers of a target."""
     value = np.asarray(dataset.targets[row])
     if dataset.classes:
-        return names_of(dataset)[int(value)]
+        return dataset.output_names[int(value)]
     if dataset.task == "multilabel":
-        return ", ".join(names_of(dataset)[number] for number in np.flatnonzero(value)) or "none"
+        return ", ".join(dataset.output_names[number] for number in np.flatnonzero(value)) or "none"
     numbers = [f"{number:.6g}" for number in value.reshape(-1)[:MOST_COLUMNS]]
     return ", ".join(numbers) + (", ..." if value.size > MOST_COLUMNS else "")

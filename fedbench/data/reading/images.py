@@ -1,7 +1,8 @@
 """Decodes images, and names the place of every fault."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
@@ -11,7 +12,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from fedbench.config.words import plural
-from fedbench.data.cache import Block
+from fedbench.data.cache import Block, Content
 from fedbench.errors import ConfigError, first_line
 from fedbench.processor import cores
 
@@ -133,6 +134,26 @@ def decoded_blocks(items: Iterable[Item], decode: Callable[[Item], np.ndarray], 
                 check_shape(array.shape, shape, item.where, what)
             targets, domains = np.array([item.label for item in chunk]), [item.domain for item in chunk]
             yield Block(np.stack(arrays), targets, None if None in domains else np.array(domains))
+
+
+def image_content(
+    parts: Mapping[str, int], items: Callable[[], Iterable[Item]], size: int | None, channels: int | None, **more: Any
+) -> Content:
+    """A set of encoded images. parts: images of train, and perhaps val and test; items: all of them, in this order.
+
+    size: resize to size x size; channels: None to detect them; more: other fields of the content.
+    """
+    transparent, val = list[str](), parts.get("val", 0)
+    decode = decoder(channels or channels_of(items()), size, transparent)
+    return Content(
+        parts["train"] + val,
+        parts.get("test", 0),
+        decoded_blocks(items(), decode),
+        val=val,
+        one_part="test" not in parts,
+        remarks=partial(remarks_on, transparent),
+        **more,
+    )
 
 
 def check_shape(shape: tuple[int, ...], expected: tuple[int, ...], where: str, what: str) -> None:

@@ -8,21 +8,10 @@ from fedbench.errors import ConfigError, nearest
 SAMPLE_KEYS = ("image", "img", "pixel_values", "input_ids", "features", "x", "sample", "input", "inputs", "data")
 TARGETS = ("label", "labels", "target", "targets", "class", "y", "fine_label")
 DOMAIN_KEYS = (
-    "domain",
-    "user",
-    "user_id",
-    "client",
-    "client_id",
-    "writer",
-    "writer_id",
-    "speaker",
-    "speaker_id",
-    "person",
+    *("domain", "user", "user_id", "client", "client_id", "writer", "writer_id", "speaker", "speaker_id", "person"),
 )
-"""Usual keys in items that are dicts."""
-
-
 USUAL = {"sample": SAMPLE_KEYS, "label": TARGETS, "user": DOMAIN_KEYS}
+"""Usual keys in items that are dicts."""
 
 
 @dataclass(frozen=True)

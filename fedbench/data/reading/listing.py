@@ -3,14 +3,13 @@
 import csv
 import os
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 from unicodedata import normalize
 
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content
-from fedbench.data.reading.images import Item, channels_of, decoded_blocks, decoder, remarks_on
+from fedbench.data.reading.images import Item, image_content
 from fedbench.errors import ConfigError, first_line
 
 MACOSX = "__MACOSX"
@@ -157,17 +156,7 @@ def listed_content(
     """A set of image files. test: None if it has one part. size: resize to size x size; channels: None to detect them;
     val: its own part.
     """
-    items, transparent = [*train, *val, *(test or ())], list[str]()
-    decode = decoder(channels or channels_of(items), size, transparent)
-    return Content(
-        len(train) + len(val),
-        len(test or ()),
-        decoded_blocks(items, decode),
-        len(names),
-        names,
-        domain_names=domain_names,
-        warnings=warnings,
-        val=len(val),
-        remarks=partial(remarks_on, transparent),
-        one_part=test is None,
-    )
+    items = [*train, *val, *(test or ())]
+    parts = {"train": len(train), "val": len(val)} | ({} if test is None else {"test": len(test)})
+    described = {"classes": len(names), "class_names": names, "domain_names": domain_names, "warnings": warnings}
+    return image_content(parts, lambda: items, size, channels, **described)

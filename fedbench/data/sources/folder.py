@@ -66,35 +66,27 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
         return of_clients(below, options)
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
-        return one_part(path, options)
+        return listed_parts({"train": path}, options)
     chosen, remarks = with_test_part(named, options.test_part, f"{path} has no such folder")
     left_out = sorted(name for name, folder in below.items() if folder not in chosen.values())
     if left_out:
         remarks.append(f"folders of {path} that are not part of the data set and are ignored: {', '.join(left_out)}")
-    if "test" not in chosen:
-        parts, lines = one_part(named["train"], options)
-        return parts, lines + remarks
-    domains = has_domains(named["train"]) if options.domains is None else options.domains
-    listed = {part: list_images(folder, domains) for part, folder in chosen.items()}
-    for part, folder in chosen.items():
-        check_known_classes(listed["train"], listed[part], folder)
-    for domain in listed["train"]:
-        if domain not in listed["test"]:
-            raise ConfigError(f"{chosen['test'] / domain}: no folder of this domain, but the training part has one")
-    if domains and options.domains is None:
-        remarks.insert(0, read_as_domains(listed["train"]))
-    return listed, remarks
+    parts, lines = listed_parts(chosen, options)
+    return parts, lines + remarks
 
 
-def one_part(path: Path, options: Options) -> tuple[Parts, list[str]]:
-    """Images without a test part."""
-    domains = has_domains(path) if options.domains is None else options.domains
-    images = list_images(path, domains)
-    return {"train": images}, [read_as_domains(images)] if domains and options.domains is None else []
-
-
-def read_as_domains(train: Listing) -> str:
-    return f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
+def listed_parts(folders: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:
+    """The images of these parts, and a remark if their folders were found to be domains. Raises ConfigError."""
+    domains = has_domains(folders["train"]) if options.domains is None else options.domains
+    parts = {part: list_images(folder, domains) for part, folder in folders.items()}
+    train = parts["train"]
+    for part, folder in folders.items():
+        check_known_classes(train, parts[part], folder)
+    for domain in train:
+        if domain not in parts.get("test", train):
+            raise ConfigError(f"{folders['test'] / domain}: no folder of this domain, but the training part has one")
+    found = f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
+    return parts, [found] if domains and options.domains is None else []
 
 
 def are_clients(below: dict[str, Path]) -> bool:

@@ -20,13 +20,7 @@ from pydantic import Field
 from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.beside import Beside
-from fedbench.data.reading.cells import TableRows
-from fedbench.data.reading.images import (
-    channels_of,
-    decoded_blocks,
-    decoder,
-    remarks_on,
-)
+from fedbench.data.reading.images import image_content
 from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.parquet_images import (
@@ -45,7 +39,7 @@ from fedbench.data.reading.parquet_images import (
 )
 from fedbench.data.reading.parts import NAMES, with_test_part
 from fedbench.data.reading.table_columns import TableOptions
-from fedbench.data.reading.tables import TableReader, with_plain_names
+from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
@@ -133,9 +127,9 @@ def table_content(
     names = declared_names(features, given.label or "")
     owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
     reader = TableReader(given, task, names, options.classes, options.kind, beside, owner=owner)
-    rows = TableRows(f"data parquet:{path}", [(file.name, len(table)) for file, table in tables.items()])
+    rows, whole = join_parts(f"data parquet:{path}", [(file.name, table) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in paths) for part, paths in parts.items()}
-    content = reader.content(rows, pd.concat(tables.values(), ignore_index=True), sizes)
+    content = reader.content(rows, whole, sizes)
     return replace(content, warnings=(*remarks, *content.warnings))
 
 
@@ -250,24 +244,20 @@ def check_shards(files: list[Path]) -> None:
 def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: Options, beside: Beside) -> Content:
     rows = {file: row_count(file) for files in parts.values() for file in files}
     columns = agreed_columns(list(rows), options)
-    train, val, test = (sum(rows[file] for file in parts.get(part, ())) for part in NAMES)
+    sizes = {part: sum(rows[file] for file in files) for part, files in parts.items()}
     classes = options.classes or len(columns.names)
     domains = domain_names(rows, columns)
     hidden = "; labels that are hidden cannot be used"
-    hidden += ": data.test_part val uses the validation part for testing" if val else ""
+    hidden += ": data.test_part val uses the validation part for testing" if sizes.get("val") else ""
     items = partial(items_of, rows, columns, domains, classes, hidden)
-    transparent: list[str] = []
-    decode = decoder(channels_of(items()), options.size, transparent)
-    return Content(
-        train + val,
-        test,
-        decoded_blocks(items(), decode),
+    return image_content(
+        sizes,
+        items,
+        options.size,
+        None,
         domain_names=domains,
         warnings=tuple(remarks),
-        val=val,
         targets=partial(read_targets, task="classification", names=columns.names, classes=classes or None),
-        remarks=partial(remarks_on, transparent),
-        one_part="test" not in parts,
         beside=partial(columns_beside, list(rows), columns, beside),
     )
 
