@@ -75,16 +75,6 @@ def test_every_seed_has_test_samples_that_represent_the_whole(name, order):
     assert len(np.unique(np.concatenate(seen))) > 0.99 * 2000, "and all rows are for testing in some seed"
 
 
-def test_the_order_of_rows_does_not_change_how_often_a_sample_is_for_testing():
-    shares = []
-    for order in ("outcome", "date", "none"):
-        dataset = patients(order)
-        drawn = [dataset.labels[held_rows(deal(dataset, seed, name="natural"))].mean() for seed in SEEDS]
-        shares.append((np.mean(drawn), np.std(drawn) / len(SEEDS) ** 0.5))
-    for mean, error in shares:
-        assert abs(mean - 113 / 2000) < 4 * error + 0.001
-
-
 def test_classes_are_in_proportion_in_every_client_and_a_class_of_four_is_tested():
     labels, hospital = np.repeat([0, 1, 0, 1, 0, 1], [246, 4, 200, 50, 3, 2]), np.repeat([0, 1, 2], [250, 250, 5])
     for seed in SEEDS:

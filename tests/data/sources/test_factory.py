@@ -137,15 +137,6 @@ def test_whole_numbers_are_tokens_and_stay_as_they_are(mine):
     assert "data.mean = [0.5]: mine:make has integers, which are not normalised" in refused(mean=[0.5])
 
 
-def test_a_part_may_be_arrays(mine):
-    x, y = np.arange(40.0).reshape(10, 4) / 7, np.arange(10) % 2
-    for part in ((x, y), [torch.from_numpy(x), torch.from_numpy(y)], (x, y.tolist())):
-        mine.make = lambda part=part: (part, part)
-        dataset = load()
-        assert (dataset.train_rows, dataset.classes, dataset.shape) == (10, 2, (4,))
-        np.testing.assert_array_equal(dataset.samples[:10], x.astype(np.float32))
-
-
 def test_items_may_be_dicts(mine):
     rows = [{"image": np.full((4, 5), row, np.uint8), "label": row % 2, "writer_id": f"w{row % 3}"} for row in range(9)]
     mine.make = lambda: (rows, rows[:3])
@@ -387,12 +378,15 @@ def test_another_task_is_read_anew(mine):
     assert [load(task=task).task for task in ("classification", "regression")] == ["classification", "regression"]
 
 
-def test_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
+def test_arrays_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
     table = pd.DataFrame({"a": np.arange(6) * 0.5, "b": np.arange(6) % 5 + 0.25})
     labels = pd.Series(["x", "y"] * 3)
     mine.make = lambda: ((table.to_numpy(), labels.to_numpy()), (table.to_numpy(), labels.to_numpy()))
     expected = load()
-    for part in ((table, labels), (table.to_numpy(), labels), {"x": table, "y": labels.tolist()}):
+    assert (expected.train_rows, expected.classes, expected.shape) == (6, 2, (2,))
+    np.testing.assert_array_equal(expected.samples[:6], table.to_numpy(np.float32))
+    tensors = [torch.from_numpy(table.to_numpy()), labels.tolist()]
+    for part in ((table, labels), (table.to_numpy(), labels), tensors, {"x": table, "y": labels.tolist()}):
         mine.make = lambda part=part: (part, part)
         found = load()
         assert (found.samples == expected.samples).all()

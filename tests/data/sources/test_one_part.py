@@ -16,7 +16,6 @@ from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
 from tests.data.loading import refused
 from tests.data.sources.test_hf import Split
-from tests.data.sources.test_leaf import write as write_leaf
 
 ROWS = 200
 RNG = np.random.default_rng(1)
@@ -169,25 +168,6 @@ def test_without_names_the_third_value_of_an_item_can_be_the_group():
 )
 def test_columns_that_are_not_there_are_one_line(data, options, line):
     assert line in refused(Dataset.of_run, Config(data=data, partition=options))
-
-
-def test_folders_and_users_of_leaf_are_one_part(tmp_path, save_images):
-    for domain in ("photo", "sketch"):
-        for number, name in enumerate(("cat", "dog")):
-            save_images(tmp_path / "set" / domain / name, [*range(100 * number, 100 * number + 10)])
-    for data in (f"folder:{tmp_path / 'set'}", leaf(tmp_path / "leaf")):
-        config = Config(data=data, partition={"name": "natural"})
-        dataset = Dataset.of_run(config)
-        tests = [held(partition(dataset, config, seed)) for seed in range(25)]
-        assert len({own.tobytes() for own in tests}) > 20
-        assert len(np.unique(np.concatenate(tests))) == len(dataset.targets)
-        assert {tuple(np.bincount(dataset.labels[own])) for own in tests} == {(4, 4)}
-
-
-def leaf(folder: Path) -> str:
-    rows = np.eye(20, 3).tolist()
-    write_leaf(folder / "all_data" / "all_data.json", {"a": (rows, [0, 1] * 10), "b": (rows, [1, 0] * 10)})
-    return f"leaf:{folder}"
 
 
 def test_a_split_of_the_library_datasets_has_its_columns(monkeypatch):
