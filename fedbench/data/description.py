@@ -1,6 +1,6 @@
 """What was read: every choice that reading made, and whether it was given or the only one that makes sense.
 
-A choice between two plausible readings that give other numbers is not made: it is asked (`open_decision`).
+A choice between two plausible readings that give other numbers is not made: it is asked (`open_decision` in errors.py).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -9,18 +9,6 @@ from math import prod
 from typing import Any, Literal
 
 from fedbench.config.words import plural
-from fedbench.errors import open_decision
-
-__all__ = [
-    "ClientSizes",
-    "Decision",
-    "Description",
-    "Parts",
-    "Samples",
-    "TargetForm",
-    "first_names",
-    "open_decision",
-]
 
 MOST_SHOWN = 6
 """Names or values that a line lists."""

@@ -6,7 +6,8 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 
 from fedbench.config.words import plural
-from fedbench.data.description import Decision, open_decision
+from fedbench.data.description import Decision
+from fedbench.errors import open_decision
 from fedbench.tasks.class_numbers import first_of
 
 Channels = Literal["first", "last", "single"]

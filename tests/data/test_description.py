@@ -12,8 +12,8 @@ from fedbench.data.description import (
     Samples,
     TargetForm,
     first_names,
-    open_decision,
 )
+from fedbench.errors import open_decision
 
 ROWS = Samples("feature", (3,), "float32", ("age", "bmi", "ward"), "", 1, (50.0, 25.0, 0.0), (20.0, 3.0, 1.0))
 DIED = Decision("targets", "column died is the target", "certain", "data.label", "died")

@@ -59,12 +59,8 @@ class SampleReader:
         reader = cls._like(first, kind, channels)
         decided = [Decision("samples", MEANING[reader.kind], "given" if kind else "certain", "data.kind", reader.kind)]
         if channels:
-            text = (
-                f"their channels are {channels}"
-                if channels == "single"
-                else f"their {channels} dimension is the channels"
-            )
-            decided.append(Decision("samples", text, "given", "data.channels", channels))
+            text = "channels are single" if channels == "single" else f"{channels} dimension is the channels"
+            decided.append(Decision("samples", f"their {text}", "given", "data.channels", channels))
         return replace(reader, decisions=tuple(decided))
 
     @classmethod
@@ -79,9 +75,8 @@ class SampleReader:
         if kind != "image":
             several = kind == "feature" and array.ndim > 1
             _refuse_channels(first.where, setting, several, _describe_array(array))
-            return cls(
-                kind, False, None, remarks, [], floats and kind == "feature", False, setting if several else "first"
-            )
+            constants, floats = setting if several else "first", floats and kind == "feature"
+            return cls(kind, remarks=remarks, floats=floats, constants=constants)
         if array.ndim not in (2, 3):
             raise ConfigError(
                 f"{first.where}: {_describe_array(array)} is not an image, which is [H, W], [H, W, C] or [C, H, W]"
@@ -90,17 +85,10 @@ class SampleReader:
         channels = _channels(array.shape, isinstance(value, torch.Tensor))
         if setting:
             channels = 0 if setting == "first" else 2
-        elif channels is not None and (
-            array.shape[0] == array.shape[2] or {array.shape[0], array.shape[2]} <= {*COLOURS}
-        ):
-            raise open_decision(
-                first.where,
-                f"an image of shape {[*array.shape]}",
-                {
-                    "--data.channels first": "the first dimension is the colour",
-                    "--data.channels last": "the last one is",
-                },
-            )
+        elif channels is not None and (len(ends := {array.shape[0], array.shape[2]}) == 1 or ends <= {*COLOURS}):
+            keys = {"first": "the first dimension is the colour", "last": "the last one is"}
+            choices = {f"--data.channels {key}": meaning for key, meaning in keys.items()}
+            raise open_decision(first.where, f"an image of shape {[*array.shape]}", choices)
         return cls(kind, whole, channels, remarks, floats=floats)
 
     def __call__(self, item: Item) -> np.ndarray:

@@ -6,7 +6,8 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import Section
-from fedbench.data.description import Decision, open_decision
+from fedbench.data.description import Decision
+from fedbench.errors import open_decision
 
 Spelling = Literal["exact", "merged"]
 

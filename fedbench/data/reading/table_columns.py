@@ -6,12 +6,12 @@ import numpy as np
 import pandas as pd
 from pydantic import Field
 
-from fedbench.data.description import open_decision
 from fedbench.data.raw_columns import CellKind, RawColumn
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.cells import looks_like_numbers
 from fedbench.data.reading.keys import NamedParts
 from fedbench.data.reading.spelling import SpellingOption
+from fedbench.errors import open_decision
 
 AXES = ("x", "z")
 """Names beside which `y` may be a measurement."""

@@ -13,7 +13,6 @@ import numpy as np
 import pandas as pd
 
 from fedbench.data.cache import Block, Content
-from fedbench.data.description import open_decision
 from fedbench.data.raw_columns import feature_names
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.cells import (
@@ -48,7 +47,7 @@ from fedbench.data.reading.texts import (
     numbers_of,
 )
 from fedbench.data.unseen import unseen_features
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, open_decision
 from fedbench.tasks.class_numbers import in_order, plain_numbers
 from fedbench.tasks.targets import TargetError, Targets
 
