@@ -20,12 +20,13 @@ from fedbench.user_code.forms import (
     shape_of,
 )
 
-PARTS = {
-    **dict.fromkeys(("train", "training"), "train"),
-    **dict.fromkeys(("validation", "valid", "val", "dev"), "val"),
-    **dict.fromkeys(("test", "testing"), "test"),
+NAMES = {
+    "train": ("train", "training"),
+    "val": ("val", "valid", "validation", "dev"),
+    "test": ("test", "testing"),
 }
-"""Names of parts in a dict."""
+"""What keys, folders and splits of a part are called; the first of several counts."""
+PARTS = {name: part for part, names in NAMES.items() for name in names}
 IN_ORDER = {2: ("train", "test"), 3: ("train", "val", "test")}
 """Parts of a tuple or list by its length."""
 LEGAL = (

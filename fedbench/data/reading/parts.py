@@ -4,13 +4,9 @@ from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from fedbench.errors import ConfigError
+from fedbench.user_code.parts import NAMES
 
 T = TypeVar("T")
-NAMES = {
-    "train": ("train", "training"),
-    "val": ("val", "valid", "validation", "dev"),
-    "test": ("test", "testing"),
-}
 VAL_IS_TEST = "the validation part holds the test samples"
 
 

@@ -52,17 +52,11 @@ def decisions_on(
     if not read:
         yield Decision("samples", f"column {roles.features[0]} is the sample")
     if out := [name for name in roles.out if name not in options.drop]:
-        yield Decision(
-            "samples",
-            f"{columns_text(out, 'is', 'are')} left out, as an index without a name",
-            "certain",
-            "data.drop",
-            out,
-        )
+        text = f"{columns_text(out, 'is', 'are')} left out, as an index without a name"
+        yield Decision("samples", text, "certain", "data.drop", out)
     if options.drop:
-        yield Decision(
-            "samples", f"{columns_text(options.drop, 'is', 'are')} left out", "given", "data.drop", options.drop
-        )
+        text = f"{columns_text(options.drop, 'is', 'are')} left out"
+        yield Decision("samples", text, "given", "data.drop", options.drop)
     if void := {name: features for name, features in read.items() if features.void}:
         yield imputing(void, options.impute)
     if options.spelling:

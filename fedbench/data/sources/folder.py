@@ -23,8 +23,9 @@ from fedbench.data.reading.listing import (
     refuse_empty,
     subfolders,
 )
-from fedbench.data.reading.parts import NAMES, part_names, with_test_part
+from fedbench.data.reading.parts import part_names, with_test_part
 from fedbench.errors import ConfigError
+from fedbench.user_code.parts import NAMES
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
 """Files created by file managers."""

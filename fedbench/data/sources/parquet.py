@@ -37,12 +37,13 @@ from fedbench.data.reading.parquet_images import (
     open_parquet,
     row_count,
 )
-from fedbench.data.reading.parts import NAMES, with_test_part
+from fedbench.data.reading.parts import with_test_part
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
+from fedbench.user_code.parts import NAMES
 
 PART_IN_NAME = re.compile(r"(?:^|[-_.=])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
