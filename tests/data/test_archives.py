@@ -8,11 +8,11 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data import archives
 from fedbench.errors import ConfigError
+from tests.data.loading import with_any_damage
 
 FILES = {"set/train/a.png": b"a" * 500, "set/train/b.txt": b"b" * 50, "set/test/c.png": bytes(range(256))}
 
@@ -71,8 +71,7 @@ def test_links_and_devices_are_refused(tmp_path, kind):
         unpacked(tmp_path / "a.tar", tmp_path / "out")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_is_one_line_or_harmless(data, packed, tmp_path):
     changed = bytearray(packed.read_bytes())
     for _ in range(data.draw(st.integers(1, 3))):

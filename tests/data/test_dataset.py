@@ -11,14 +11,11 @@ import torch
 from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data.description import Decision
-
-
-def digits() -> Dataset:
-    return Dataset.load(Config().data)
+from tests.data.loading import load
 
 
 def test_digits_are_the_default_and_have_the_published_counts():
-    dataset = digits()
+    dataset = Dataset.load(Config().data)
     assert (dataset.name, dataset.shape, dataset.classes) == ("digits", (1, 8, 8), 10)
     assert (dataset.train_rows, dataset.test_rows) == (1438, 359)
     assert dataset.labels.dtype == np.int64
@@ -26,13 +23,13 @@ def test_digits_are_the_default_and_have_the_published_counts():
 
 
 def test_mean_and_std_are_those_of_the_train_part():
-    dataset = digits()
+    dataset = load("digits")
     train = dataset.samples[: dataset.train_rows] / 255
     assert np.allclose([dataset.mean[0], dataset.std[0]], [train.mean(), train.std()], rtol=1e-12)
 
 
 def test_a_data_set_travels_as_its_folder():
-    dataset = digits()
+    dataset = load("digits")
     text = pickle.dumps(dataset)
     again = pickle.loads(text)
     assert len(text) < 1000
@@ -41,7 +38,7 @@ def test_a_data_set_travels_as_its_folder():
 
 
 def test_it_travels_with_the_constants_that_were_asked_for():
-    dataset = Dataset.load(Config(data={"mean": [0.5], "std": [0.25]}).data)
+    dataset = load("digits", mean=[0.5], std=[0.25])
     again = pickle.loads(pickle.dumps(dataset))
     assert (again.mean, again.std) == ((0.5,), (0.25,))
 
@@ -64,19 +61,19 @@ def test_it_travels_with_the_constants_that_were_asked_for():
     ids=lambda change: " ".join(change),
 )
 def test_what_data_are_belongs_to_their_content(change):
-    assert replace(digits(), **change).content != digits().content
+    assert replace(load("digits"), **change).content != load("digits").content
 
 
 def test_a_decision_belongs_to_the_content_by_what_it_decides():
     first, other = (Decision("samples", "x", "certain", "data.label", value) for value in ("first", "last"))
-    read = replace(digits(), decisions=(first,)).content
-    assert len({digits().content, read, replace(digits(), decisions=(other,)).content}) == 3
-    assert replace(digits(), decisions=(replace(first, how="given", said="y"),)).content == read
-    assert replace(digits(), decisions=(replace(first, key="", value=None),)).content == digits().content
+    read = replace(load("digits"), decisions=(first,)).content
+    assert len({load("digits").content, read, replace(load("digits"), decisions=(other,)).content}) == 3
+    assert replace(load("digits"), decisions=(replace(first, how="given", said="y"),)).content == read
+    assert replace(load("digits"), decisions=(replace(first, key="", value=None),)).content == load("digits").content
 
 
 def test_images_become_a_tensor_without_a_copy_and_without_a_warning():
-    dataset = digits()
+    dataset = load("digits")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         tensor = torch.from_numpy(dataset.samples)

@@ -3,13 +3,9 @@
 import numpy as np
 import torch
 
-from fedbench.config import Config
 from fedbench.data import Dataset
 from fedbench.data.split import Split, scale_and_shift
-
-
-def digits() -> Dataset:
-    return Dataset.load(Config().data)
+from tests.data.loading import load
 
 
 def split_of(dataset: Dataset, rows: list[int], **options) -> Split:
@@ -19,7 +15,7 @@ def split_of(dataset: Dataset, rows: list[int], **options) -> Split:
 
 
 def test_a_batch_is_the_normalised_images_and_labels_at_these_positions():
-    dataset = digits()
+    dataset = load("digits")
     x, y = split_of(dataset, [5, 900, 33]).batch(torch.tensor([2, 0]))
     expected = (dataset.samples[[33, 5]] / 255 - dataset.mean[0]) / dataset.std[0]
     torch.testing.assert_close(x, torch.tensor(expected, dtype=torch.float32))
@@ -41,7 +37,7 @@ def test_memory_format_and_precision_are_the_splits_and_change_no_number():
 
 
 def test_a_split_changes_nothing_in_the_data_set():
-    dataset = digits()
+    dataset = load("digits")
     before = dataset.samples[:3].copy()
     split_of(dataset, [0, 1, 2]).batch(torch.arange(3))[0].zero_()
     np.testing.assert_array_equal(dataset.samples[:3], before)

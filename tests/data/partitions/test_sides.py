@@ -2,7 +2,6 @@
 
 import numpy as np
 import pandas as pd
-import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset, partition
@@ -18,26 +17,20 @@ def frame() -> pd.DataFrame:
     )
 
 
-@pytest.fixture
-def lines(tmp_path, monkeypatch):
-    monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path))
-
-    def ask(table: pd.DataFrame, **options) -> tuple[Dataset, tuple[str, ...]]:
-        config = Config(data={"name": table}, partition={"name": "iid", "clients": 2, **options})
-        dataset = Dataset.of_run(config)
-        return dataset, partition(dataset, config, 0).warnings
-
-    return ask
+def lines(table: pd.DataFrame, **options) -> tuple[Dataset, tuple[str, ...]]:
+    config = Config(data={"name": table}, partition={"name": "iid", "clients": 2, **options})
+    dataset = Dataset.of_run(config)
+    return dataset, partition(dataset, config, 0).warnings
 
 
-def test_categories_and_classes_of_the_last_samples_alone(lines):
+def test_categories_and_classes_of_the_last_samples_alone():
     _, said = lines(frame().assign(day=np.arange(ROWS)), test="last", order_by="day")
     assert "1 of 3 classes have no samples in the training part: 2" in said
     named = "3 features have one value in the training part and others in the test part: job=cook, job=nurse, job=pilot"
     assert named in said
 
 
-def test_equal_samples_on_both_sides_are_counted(lines):
+def test_equal_samples_on_both_sides_are_counted():
     table = frame().assign(job="cook", label=[0, 1] * 20)
     dataset, said = lines(table)
     assert dataset.equal is None

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data.sources.cifar10c import COMMON_CORRUPTIONS
+from tests.data.loading import with_any_damage
 
 EACH = 20
 LABELS = np.arange(EACH) % 10
@@ -84,8 +84,7 @@ def test_cut_off_files(corrupted, refused, keep):
     assert "fog.npy: incomplete or damaged .npy file" in refused("cifar10c", root=corrupted)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_is_one_line_or_harmless(data, corrupted, load_damaged):
     file = corrupted / data.draw(st.sampled_from(["labels.npy", "fog.npy"]))
     dataset = load_damaged(data, file, "cifar10c", header=127, root=corrupted)

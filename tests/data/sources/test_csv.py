@@ -1,5 +1,6 @@
 """Tables as CSV, whole and broken."""
 
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.data import Dataset
+from tests.data import loading
 
 ROWS = 20
 
@@ -35,12 +37,8 @@ def read(tmp_path: Path, load):
 
 
 @pytest.fixture
-def refuse(tmp_path: Path, refused):
-    def ask(table: pd.DataFrame, **options) -> str:
-        table.to_csv(tmp_path / "table.csv", index=False)
-        return refused(f"csv:{tmp_path / 'table.csv'}", **options)
-
-    return ask
+def refuse(read):
+    return partial(loading.refused, read)
 
 
 def test_numbers_truth_values_and_categories_are_features_and_the_users_are_domains(read):

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data import importing
 from fedbench.data.sources.domains import LAYOUTS
+from tests.data.loading import with_any_damage
 
 PACS = LAYOUTS["pacs"]
 
@@ -140,8 +140,7 @@ def test_wrong_tables(make, refused):
     assert "photo: no training images of this domain" in refused("pacs", root=root)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_to_a_list_is_one_line_or_harmless(data, pacs, load_damaged):
     file = pacs / data.draw(st.sampled_from(["photo_train_kfold.txt", "sketch_crossval_kfold.txt"]))
     dataset = load_damaged(data, file, "pacs", root=pacs)

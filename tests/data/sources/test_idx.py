@@ -5,11 +5,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torchvision import datasets
 
 from fedbench.data.reading.published import file_md5
+from tests.data.loading import with_any_damage
 
 
 @pytest.fixture
@@ -89,8 +89,7 @@ def test_parts_with_images_of_different_sizes(mnist_folder, write_idx, refused):
     assert "images of a different size" in refused("mnist", root=mnist_folder)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_is_one_line_or_harmless(data, mnist_folder, load_damaged):
     file = mnist_folder / data.draw(st.sampled_from(sorted(path.name for path in mnist_folder.iterdir())))
     dataset = load_damaged(data, file, "mnist", root=mnist_folder)

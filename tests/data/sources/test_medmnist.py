@@ -7,12 +7,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from fedbench.data import importing
 from fedbench.data.reading.published import Download, file_md5
 from fedbench.data.sources.medmnist import PUBLISHED
+from tests.data.loading import with_any_damage
 
 COUNTS = {"train": 22, "val": 11, "test": 15}
 
@@ -105,8 +104,7 @@ def test_files_that_are_no_npz(organ, refused):
     assert "organamnist.npz" in refused("organamnist", root=organ)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_is_one_line_or_harmless(data, organ, load_damaged):
     dataset = load_damaged(data, organ / "organamnist.npz", "organamnist", root=organ)
     assert dataset is None or dataset.labels.tolist() == [i % 11 for count in (22, 11, 15) for i in range(count)]

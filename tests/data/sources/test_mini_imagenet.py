@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+
+from tests.data.loading import with_any_damage
 
 PARTS = {"train": ["n00000003", "n00000001"], "val": ["n00000002"], "test": ["n00000004"]}
 
@@ -68,8 +68,7 @@ def test_it_is_imported_and_never_downloaded(refused):
     assert "fedbench data mini-imagenet --from PATH" in text
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_to_a_list_is_one_line_or_harmless(data, mini, load_damaged):
     dataset = load_damaged(data, mini / "train.csv", "mini-imagenet", root=mini)
     if dataset is not None:

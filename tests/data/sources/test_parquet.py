@@ -9,13 +9,12 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
 from fedbench.data import Dataset
 from fedbench.data.sources.parquet import open_parquet
 from fedbench.errors import ConfigError
 from tests.data import loading
+from tests.data.loading import with_any_damage
 
 
 def load(path: Path, **options) -> Dataset:
@@ -159,8 +158,7 @@ def test_labels_outside_the_class_range(tmp_path, write_parquet, encode, pixels)
     assert "label 1 is outside the class range; 0 to 0" in refused(path, classes=1)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@partial(with_any_damage, examples=150)
 def test_any_damage_is_one_line_or_harmless(data, tmp_path, write_parquet, encode, pixels, load_damaged):
     path = write_parquet(tmp_path / "a.parquet", [encode(a) for a in pixels(10)], [0, 1] * 5, ["cat", "dog"])
     dataset = load_damaged(data, path, f"parquet:{path}")

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from scipy.io import savemat
 from torchvision import datasets
+
+from tests.data.loading import with_any_damage
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (12, 32, 32, 3), np.uint8)
 DIGITS = [*range(10), 5, 7]
@@ -67,8 +67,7 @@ def test_files_that_are_not_whole(svhn, refused):
     assert "test_32x32.mat missing in" in refused("svhn", root=svhn)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_is_one_line_or_harmless(data, svhn, load_damaged):
     dataset = load_damaged(data, svhn / "train_32x32.mat", "svhn", header=300, root=svhn)
     assert dataset is None or dataset.labels.tolist() == DIGITS * 2

@@ -4,10 +4,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fedbench.data import importing
+from tests.data.loading import with_any_damage
 
 NUMBERS = ["n02", "n01", "n03"]
 
@@ -72,8 +72,7 @@ def test_missing_classes_and_images(tiny, refused):
     assert "train/n04/images: no images in it" in refused("tiny-imagenet", root=tiny)
 
 
-@settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
+@with_any_damage
 def test_any_damage_to_the_lists_is_one_line_or_harmless(data, tiny, load_damaged):
     file = tiny / data.draw(st.sampled_from(["wnids.txt", "words.txt", "val/val_annotations.txt"]))
     dataset = load_damaged(data, file, "tiny-imagenet", root=tiny)
