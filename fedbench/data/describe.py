@@ -18,6 +18,7 @@ from fedbench.data.description import (
     Samples,
     TargetForm,
     first_names,
+    value_text,
 )
 from fedbench.data.partitions import Partition, partition, resolved_options
 from fedbench.data.partitions.rows import PARTITION_PARTS
@@ -173,10 +174,6 @@ def given_keys(config: Config) -> dict[str, Any]:
     keys = {key: value for key, value in keys.items() if value not in (None, usual.get(key.removeprefix("data.")))}
     columns = {"partition.test_by": config.partition.test_by, "partition.order_by": config.partition.order_by}
     return keys | {key: value for key, value in columns.items() if value}
-
-
-def value_text(value: Any) -> str:
-    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 
 
 def written_keys(description: Description, config: Config) -> dict[str, Any]:

@@ -49,8 +49,7 @@ class Decision:
     @property
     def with_key(self) -> str:
         """It with the key that sets it: `column died is the target (data.label: died)`."""
-        value = ", ".join(map(str, self.value)) if isinstance(self.value, list | tuple) else self.value
-        return f"{self.said} ({self.key}: {value})" if self.key else self.said
+        return f"{self.said} ({self.key}: {value_text(self.value)})" if self.key else self.said
 
     def as_json(self) -> list[Any]:
         return list(astuple(self))
@@ -260,6 +259,10 @@ class Description:
         return "\n".join(f"{key:<11}{text}" for key, text in self.rows)
 
     __repr__ = __str__
+
+
+def value_text(value: Any) -> str:
+    return ", ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def first_names(names: Sequence[str]) -> str:

@@ -14,19 +14,15 @@ def made(train: list[int], test: list[int], domains: tuple[str, ...] = ()) -> Da
         labels.append(cells % len(counts))
         numbers.append(cells // len(counts))
     rows = np.concatenate(labels)
-    return Dataset(
-        "toy",
-        np.zeros((len(rows), 1, 2, 2), np.uint8),
-        rows,
-        np.concatenate(numbers) if domains else None,
-        "classification",
-        len(train),
-        (),
-        domains,
-        len(labels[0]),
-        (0.0,),
-        (1.0,),
-    )
+    return labelled(rows, np.concatenate(numbers), domains, len(labels[0]), classes=len(train))
+
+
+def labelled(labels: np.ndarray, domains, names: tuple[str, ...], train: int, samples=None, **more) -> Dataset:
+    """A data set of these labels, of which the first ones are for training. names: of the domains, if there are any."""
+    images = np.zeros((len(labels), 1, 2, 2), np.uint8) if samples is None else samples
+    more = {"classes": int(labels.max()) + 1, "task": "classification", "class_names": ()} | more
+    parts = {"train_rows": train, "domain_names": names}
+    return Dataset("toy", images, labels, domains if names else None, mean=(0.0,), std=(1.0,), **parts, **more)
 
 
 def corrupted(photographs: int = 600, kinds: int = 15, test: int = 200) -> Dataset:
@@ -36,10 +32,7 @@ def corrupted(photographs: int = 600, kinds: int = 15, test: int = 200) -> Datas
     rows = np.concatenate([np.tile(part, kinds) for part in parts])
     domains = np.concatenate([np.repeat(np.arange(kinds), len(part)) for part in parts])
     names = tuple(f"kind{k}" for k in range(kinds))
-    images = np.zeros((len(rows), 1, 1, 1), np.uint8)
-    return Dataset(
-        "corrupted", images, rows, domains, "classification", 10, (), names, kinds * len(parts[0]), (0.0,), (1.0,)
-    )
+    return labelled(rows, domains, names, kinds * len(parts[0]))
 
 
 EVEN = made([100] * 10, [20] * 10)

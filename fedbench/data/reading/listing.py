@@ -93,13 +93,10 @@ def read_list(path: Path, separator: str) -> Iterator[ListedImage]:
     """The non-empty lines of a list of files. Raises ConfigError if it is not text."""
     try:
         lines = path.read_text("utf-8-sig").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        text = getattr(error, "strerror", None) or "not text"
-        raise ConfigError(f"{path}: cannot be read ({text})") from error
-    try:
         table = list(csv.reader(lines, delimiter=separator, quoting=csv.QUOTE_NONE))
-    except csv.Error as error:
-        raise ConfigError(f"{path}: cannot be read ({error})") from error
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
+        text = "not text" if isinstance(error, UnicodeDecodeError) else getattr(error, "strerror", None) or error
+        raise ConfigError(f"{path}: cannot be read ({text})") from error
     rows = [
         ListedImage([v.strip() for v in values], f"{path}, row {n}") for n, values in enumerate(table, 1) if any(values)
     ]

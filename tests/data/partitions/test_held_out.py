@@ -14,7 +14,7 @@ from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import with_client_count
 from fedbench.errors import ConfigError
 from tests.data.partitions.dealing import deal, refused
-from tests.data.toys import FOUR, corrupted
+from tests.data.toys import FOUR, corrupted, labelled
 
 HOSPITALS = 8
 SEEDS = range(30)
@@ -34,20 +34,7 @@ def table(labels, hospital=None, **more) -> Dataset:
     names = () if hospital is None else tuple(f"h{n}" for n in range(int(np.max(hospital)) + 1))
     labels = np.asarray(labels)
     features = np.arange(len(labels), dtype=np.float32)[:, None]
-    dataset = Dataset(
-        "table",
-        features,
-        labels,
-        hospital,
-        "classification",
-        int(labels.max()) + 1,
-        (),
-        names,
-        len(labels),
-        (0.0,),
-        (1.0,),
-    )
-    return replace(dataset, kind="feature", **more)
+    return labelled(labels, hospital, names, len(labels), features, kind="feature", **more)
 
 
 def held_rows(found: Partition) -> np.ndarray:

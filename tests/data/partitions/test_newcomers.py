@@ -1,19 +1,18 @@
 """Clients that join after the last round: who they are, and that nobody else depends on them."""
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
 
 from fedbench.config import Config
-from fedbench.data.partitions import ClientRows, Clients, Partition, partition
+from fedbench.data.partitions import ClientRows, Clients, Partition
 from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.errors import ConfigError
-from tests.data.toys import EVEN
+from tests.data.partitions import dealing
 
-
-def deal(seed: int = 3, **options) -> Partition:
-    return partition(EVEN, Config(partition={"name": "dirichlet", "clients": 7, **options}), seed)
+deal = partial(dealing.deal, seed=3, name="dirichlet", clients=7)
 
 
 def rows(clients: Clients) -> list[bytes]:

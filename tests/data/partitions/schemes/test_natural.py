@@ -7,6 +7,7 @@ import pytest
 
 from fedbench.data import Dataset
 from tests.data.partitions.dealing import deal, refused
+from tests.data.toys import labelled
 
 SIZES = [(8, 3), (1, 0), (6, 2), (0, 4), (2, 1)]
 """Training and test samples of each person."""
@@ -17,9 +18,7 @@ def people(sizes: list[tuple[int, int]] = SIZES) -> Dataset:
     rng = np.random.default_rng(0)
     parts = [rng.permutation(np.repeat(np.arange(len(sizes)), [own[part] for own in sizes])) for part in (0, 1)]
     persons, names = np.concatenate(parts), tuple(f"person {number}" for number in range(len(sizes)))
-    samples = np.zeros((len(persons), 1, 1, 1), np.uint8)
-    labels = np.arange(len(persons)) % 2
-    return Dataset("people", samples, labels, persons, "classification", 2, (), names, len(parts[0]), (0.0,), (1.0,))
+    return labelled(np.arange(len(persons)) % 2, persons, names, len(parts[0]))
 
 
 def sizes_of(dealt) -> list[tuple[int, int]]:
