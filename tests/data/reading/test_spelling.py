@@ -13,29 +13,15 @@ ANSWERS = ["Yes", "no", "No"] * 4
 ASKED = r"'no' and 'No' differ in case or blanks alone: one \(--data.spelling merged\) or two \(--data.spelling exact\)"
 
 
-def forms(samples, answers):
-    """The same labels as arrays, columns and items."""
-    return {
-        "arrays": (samples, np.array(answers)),
-        "columns": {"x": samples, "label": np.array(answers)},
-        "items": [*zip(samples, answers, strict=True)],
-    }
-
-
 def dataset(data, **options) -> Dataset:
     return Dataset.of_run(Config(data={"name": data, **options}))
 
 
-@pytest.mark.parametrize("form", ["arrays", "columns", "items"])
-def test_labels_that_differ_in_case_alone_are_asked_about(form):
+def test_labels_that_differ_in_case_alone_are_asked_about_and_are_one_or_several_as_the_key_says():
+    data = (SAMPLES, np.array(ANSWERS))
+
     with pytest.raises(ConfigError, match=f"the labels: {ASKED}"):
-        dataset(forms(SAMPLES, ANSWERS)[form])
-
-
-@pytest.mark.parametrize("form", ["arrays", "columns", "items"])
-def test_they_are_one_or_several_as_the_key_says(form):
-    data = forms(SAMPLES, ANSWERS)[form]
-
+        dataset(data)
     assert dataset(data, spelling="merged").class_labels == ("Yes", "no")
     assert dataset(data, spelling="exact").class_labels == ("No", "Yes", "no")
 

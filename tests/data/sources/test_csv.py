@@ -41,19 +41,6 @@ def refuse(read):
     return partial(loading.refused, read)
 
 
-def test_numbers_truth_values_and_categories_are_features_and_the_users_are_domains(read):
-    table, dataset = frame(), read(frame())
-    assert (dataset.train_rows, dataset.one_part, dataset.shape, dataset.kind) == (ROWS, True, (5,), "feature")
-    np.testing.assert_array_equal(dataset.samples[:, 0], table["age"].to_numpy(np.float32))
-    for column, job in enumerate(("cook", "nurse", "pilot"), 1):
-        assert dataset.samples[:, column].tolist() == (table["job"] == job).astype(float).tolist()
-    assert dataset.samples[:, 4].tolist() == table["smokes"].astype(float).tolist()
-    assert (dataset.class_names, dataset.domain_names) == (("ill", "well"), ("ann", "bob"))
-    assert [dataset.class_names[n] for n in dataset.labels] == table["label"].tolist()
-    assert [dataset.domain_names[n] for n in dataset.domains] == table["user"].tolist()
-    assert "column job (3) holds categories" in [decision.said for decision in dataset.decisions]
-
-
 def test_columns_can_be_named_and_left_out(read, refuse):
     dataset = read(frame().rename(columns={"label": "what", "user": "who"}), label="what", user="who", drop=["job"])
     assert (dataset.shape, dataset.domain_names) == ((2,), ("ann", "bob"))
@@ -215,27 +202,6 @@ def test_names_have_no_blanks_and_are_different(tmp_path, load, refused):
         "two columns are called a; rename one"
     )
     assert load(lines(tmp_path / "t.csv", " a ,user , y", "1,ann,0", "2, ann ,1")).domain_names == ("ann",)
-
-
-@pytest.mark.parametrize(
-    ("texts", "names"),
-    [
-        (["0012", "12", "012"], ("0012", "012", "12")),
-        (["1e3", "1000", "10e2"], ("1000", "10e2", "1e3")),
-        (["1.10", "1.1", "2"], ("1.1", "1.10", "2")),
-        (["12345678901234567891", "12345678901234567890", "7"], ("7", "12345678901234567890", "12345678901234567891")),
-        (["2", "10", "7"], ("2", "7", "10")),
-    ],
-)
-def test_users_and_labels_are_the_texts_that_stand_there(tmp_path, load, texts, names):
-    rows = [f"{row / 7},{texts[row % 3]},{row % 2}" for row in range(60)]
-    users = load(lines(tmp_path / "t.csv", "a,user,y", *rows))
-    assert [users.domain_names[number] for number in users.domains] == texts * 20
-    assert users.domain_names == names
-    labels = load(lines(tmp_path / "t.csv", "a,label,user", *rows), task="classification")
-    found = labels.class_labels or tuple(map(str, range(labels.classes)))
-    assert [found[number] for number in labels.labels] == texts * 20
-    assert found == names
 
 
 def test_one_number_written_in_several_ways_is_asked_about(tmp_path, load, refused):

@@ -23,13 +23,6 @@ def test_corruption_of_co_pfl():
     assert len(np.unique(photographs)) == len(photographs), "no photograph twice, under whatever corruption"
 
 
-def test_fifty_clients_share_fifteen_kinds():
-    dataset = corrupted(1400, test=700)
-    dealt = deal(dataset, name="corruption", clients=50, images=5, test_images=5)
-    of_client = [int(dataset.domains[c.train[0]]) for c in dealt.clients]
-    assert set(np.bincount(of_client, minlength=15)) == {3, 4}
-
-
 def test_cifar10c_of_co_pfl_with_fifty_clients_needs_photographs_twice():
     """Ten clients a class, under fifteen kinds; a photograph is in one part only, under whatever corruption."""
     dataset = corrupted(500, test=100)
@@ -43,17 +36,3 @@ def test_cifar10c_of_co_pfl_with_fifty_clients_needs_photographs_twice():
     assert np.bincount(train).max() == 3
     assert {len(np.unique(c.train)) for c in dealt.clients} == {16}
     assert dealt.warnings[0].endswith("of 400 training samples are held by several clients (up to 3)")
-
-
-def test_corrupted_test_images_alone_are_split_by_photograph():
-    dataset = corrupted(photographs=600, kinds=3, test=600)
-    clients = deal(dataset, name="corruption", clients=5, images=10, test_images=5, val=0).clients
-    photographs = np.concatenate([rows for c in clients for rows in (c.train, c.test)]) % 600
-    assert len(photographs) == len(np.unique(photographs)) == 150
-
-
-def test_a_photograph_in_the_public_set_is_dealt_under_no_corruption():
-    dataset = corrupted(photographs=400, kinds=3, test=100)
-    dealt = deal(dataset, name="corruption", clients=5, public=60)
-    held = np.concatenate([rows for c in dealt.clients for rows in (c.train, c.val)])
-    assert not np.intersect1d(held % 300, dealt.public % 300).size

@@ -13,11 +13,7 @@ def test_iid_deals_everything_in_equal_pieces():
     assert {len(c.train) for c in clients} == {142, 143}
 
 
-def test_iid_keeps_what_is_asked_and_total_is_in_proportion():
-    clients = deal(name="iid", clients=5, train_size=40, test_size=7, val=0).clients
-    assert {len(c.train) for c in clients} == {40}
-    assert {len(c.test) for c in clients} == {7}
+def test_a_total_is_in_proportion_and_leaves_the_test_part():
     few = deal(name="iid", clients=5, total=205, val=0)
-    assert sum(len(c.train) for c in few.clients) == 205
     assert set(few.class_counts(EVEN.labels, 10).sum(axis=0).tolist()) == {20, 21}
     assert sum(len(c.test) for c in few.clients) == 200, "the test part is not asked for"

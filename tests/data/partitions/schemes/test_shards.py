@@ -2,17 +2,8 @@
 
 import numpy as np
 
-from tests.data.partitions.dealing import classes_of, deal, refused
-from tests.data.toys import EVEN, made
-
-
-def test_shards_of_co_pfl():
-    """10 clients, 2 of 10 classes, 50 training images of each; test images of the same classes."""
-    clients = deal(name="shards", clients=10, classes=2, images=50, val=0).clients
-    for client in clients:
-        assert np.bincount(EVEN.labels[client.train], minlength=10).tolist().count(50) == 2
-        assert np.bincount(EVEN.labels[client.test], minlength=10).tolist().count(10) == 2
-        assert classes_of(client.train) == classes_of(client.test)
+from tests.data.partitions.dealing import deal, refused
+from tests.data.toys import made
 
 
 def test_mini_imagenet_of_co_pfl_needs_images_twice():
@@ -39,8 +30,3 @@ def test_where_there_is_enough_for_all_nothing_is_reused():
     asked = {"name": "shards", "images": 50, "test_images": 10}
     assert deal(reuse=True, **asked).fingerprint() == deal(**asked).fingerprint()
     assert deal(reuse=True, **asked).warnings == ()
-
-
-def test_shards_keep_the_asked_number_of_test_images():
-    clients = deal(name="shards", clients=5, test_images=7).clients
-    assert {len(c.test) for c in clients} == {14}
