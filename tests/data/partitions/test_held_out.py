@@ -261,9 +261,6 @@ def test_one_line_says_which_keys_do_not_go_together():
     for test in ("last", "pooled", "drawn"):
         line = refused(dataset, name="dirichlet", test_by="patient", test=test)
         assert f"partition.test = {test} does not keep groups whole; take stratified" in line
-    assert "partition.test = part: the data have 0 test samples; set partition.test stratified" in refused(
-        dataset, name="iid", test="part"
-    )
     alone = replace(dataset, groups=dataset.domains // 2)
     assert "each of the 8 clients of the data has one patient" in refused(alone, name="natural", test_by="patient")
 

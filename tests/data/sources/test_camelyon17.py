@@ -6,9 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedbench.config import Config
-from fedbench.data import partition
-
 HEADER = ",patient,node,x_coord,y_coord,tumor,slide,center,split\n"
 
 
@@ -36,8 +33,6 @@ def test_no_slide_is_in_both_parts_and_each_hospital_has_both(camelyon, load):
     assert dataset.domains.tolist() == (numbers // 10).tolist()
     assert dataset.domain_names == ("hospital 0", "hospital 1", "hospital 2")
     assert dataset.class_names == ("no tumor", "tumor")
-    found = partition(dataset, Config(data={"val": 0}, partition={"name": "natural"}), 0)
-    assert [(len(own.train), len(own.test)) for own in found.clients] == [(8, 2)] * 3
 
 
 def test_the_parts_of_wilds(camelyon, load):

@@ -5,8 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedbench.config import Config
-from fedbench.data import importing, partition
+from fedbench.data import importing
 from fedbench.data.sources.har import SIGNALS
 
 LABELS = ("WALKING", "WALKING_UPSTAIRS", "WALKING_DOWNSTAIRS", "SITTING", "STANDING", "LAYING")
@@ -53,13 +52,6 @@ def test_signals_in_the_order_of_their_names(har, load):
     np.testing.assert_allclose(dataset.samples[:7], signals("train"), rtol=1e-6)
     assert SIGNALS[0] == "body_acc_x"
     assert SIGNALS[-1] == "total_acc_z"
-
-
-def test_persons_are_clients_whose_own_test_samples_are_held_out(har, load):
-    config = Config(data={"val": 0}, partition={"name": "natural", "test_share": 0.5})
-    found = partition(load("har", root=har), config, 0)
-    assert [(len(own.train), len(own.test)) for own in found.clients] == [(2, 2), (2, 1), (1, 1), (2, 1)]
-    assert any("no client of the data has samples in both parts" in line for line in found.warnings)
 
 
 def test_it_is_imported(har, load):

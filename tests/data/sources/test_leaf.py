@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from fedbench import cli
-from fedbench.config import Config
-from fedbench.data import importing, partition
+from fedbench.data import importing
 from fedbench.data.sources.leaf import CHARACTERS
 
 Users = dict[str, tuple[list[Any], list[Any]]]
@@ -88,19 +87,11 @@ def test_texts_are_tokens_in_leafs_order_and_the_next_character_is_the_class(pla
     assert "holds texts; leave it out" in refused("shakespeare", root=plays, shape="80")
 
 
-def test_every_user_is_a_client(plays, load):
-    config = Config(data={"name": "shakespeare", "root": plays, "val": 0}, partition={"name": "natural"})
-    found = partition(load("shakespeare", root=plays), config, 0)
-    assert [(len(own.train), len(own.test)) for own in found.clients] == [(3, 1), (2, 1)]
-
-
-def test_all_data_alone_is_one_part_of_which_partitions_hold_samples_out(tmp_path, load):
+def test_all_data_alone_is_one_part(tmp_path, load):
     rows = np.eye(8, 3).tolist()
     write(tmp_path / "all_data" / "all_data.json", {"a": (rows[:4], [0, 1, 0, 1]), "b": (rows[4:], [1, 1, 0, 0])})
     dataset = load(f"leaf:{tmp_path}")
     assert (dataset.train_rows, dataset.test_rows, dataset.one_part) == (8, 0, True)
-    found = partition(dataset, Config(data={"val": 0}, partition={"name": "natural"}), 0)
-    assert [(len(own.train), len(own.test)) for own in found.clients] == [(3, 1), (3, 1)]
 
 
 def test_what_preprocess_wrote_is_imported_from_a_clone_of_leaf(digits, tmp_path_factory, load):

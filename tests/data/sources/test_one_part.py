@@ -179,19 +179,3 @@ def test_a_split_of_the_library_datasets_has_its_columns(monkeypatch):
     assert dataset.samples[:, 0].tolist() == list(range(ROWS))
     found = partition(dataset, config, 0)
     assert not set(PATIENT[held(found)]) & set(PATIENT[np.concatenate([own.train for own in found.clients])])
-
-
-def test_windows_of_pamap2_that_overlap_the_cut_are_left_out(tmp_path, load):
-    from tests.data.sources.test_pamap2 import write
-
-    write(tmp_path / "PAMAP2_Dataset" / "Protocol" / "subject101.dat", [1] * 60)
-    write(tmp_path / "PAMAP2_Dataset" / "Protocol" / "subject102.dat", [4] * 40)
-    where = {"name": "pamap2", "root": tmp_path / "PAMAP2_Dataset", "length": 6, "step": 2}
-    config = Config(data=where, partition={"name": "natural", "test": "last"})
-    dataset = Dataset.of_run(config)
-    assert (dataset.extent, dataset.order.tolist()) == (6, [*range(0, 55, 2), *range(0, 35, 2)])
-    for own in partition(dataset, config, 0).clients:
-        starts = [dataset.order[getattr(own, part)] for part in ("train", "val", "test")]
-        assert starts[0].max() + 6 <= starts[1].min()
-        assert starts[1].max() + 6 <= starts[2].min()
-    assert len(partition(dataset, Config(data=where, partition={"name": "natural"}), 0).clients[0].test) == 7

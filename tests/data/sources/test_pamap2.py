@@ -46,6 +46,7 @@ def test_windows_of_one_activity_each(pamap2, load):
 def test_heart_rate_steps_and_optional_activities(pamap2, load):
     dataset = load("pamap2", root=pamap2, length=4, step=2, heart_rate=True)
     assert (dataset.shape, len(dataset.targets)) == ((28, 4), 3 + 3 + 5)
+    assert (dataset.extent, dataset.order.tolist()) == (4, [3, 5, 7, 12, 14, 16, 0, 2, 4, 6, 8])
     assert dataset.samples[0, 0].tolist() == [2] * 4, "the last value, of row 0"
     assert any("share readings" in line for line in dataset.warnings)
     more = load("pamap2", root=pamap2, length=4, optional=True)
