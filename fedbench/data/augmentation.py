@@ -58,8 +58,8 @@ def crop_images(pixels: Tensor, corners: Tensor, padding: int) -> Tensor:
     framed = F.pad(pixels, (padding,) * 4)
     rows = (corners[:, :1] + torch.arange(height, device=pixels.device))[:, None, :, None]
     columns = (corners[:, 1:] + torch.arange(width, device=pixels.device))[:, None, None, :]
-    kept = framed.gather(2, rows.expand(count, channels, height, framed.shape[3]))
-    return kept.gather(3, columns.expand(count, channels, height, width))
+    bands = framed.gather(2, rows.expand(count, channels, height, framed.shape[3]))
+    return bands.gather(3, columns.expand(count, channels, height, width))
 
 
 def rotate_images(pixels: Tensor, angles: Tensor) -> Tensor:

@@ -202,14 +202,14 @@ def read_prepared(folder: Path) -> dict[str, Any]:
         for name, values in arrays.items():
             if values is not None and len(values) != len(samples):
                 raise ValueError(f"{len(samples)} samples, {len(values)} {name}")
-        known: dict[str, Any] = {key: tuple(value) if isinstance(value := meta[key], list) else value for key in FIELDS}
-        known["decisions"] = tuple(map(Decision.from_json, known["decisions"]))
-        known["table"] = tuple(map(RawColumn.from_json, known["table"]))
-        known["fields"] = Fields.from_json(known["fields"])
-        known[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")
+        facts: dict[str, Any] = {key: tuple(value) if isinstance(value := meta[key], list) else value for key in FIELDS}
+        facts["decisions"] = tuple(map(Decision.from_json, facts["decisions"]))
+        facts["table"] = tuple(map(RawColumn.from_json, facts["table"]))
+        facts["fields"] = Fields.from_json(facts["fields"])
+        facts[EQUAL] = load_if_there(folder / f"{EQUAL}.npy")
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise ConfigError(f"{folder}: damaged data set ({error}); delete it and start again") from error
-    return {"samples": samples, **arrays, **known}
+    return {"samples": samples, **arrays, **facts}
 
 
 def read_meta(folder: Path) -> dict[str, Any]:
@@ -223,18 +223,18 @@ def read_meta(folder: Path) -> dict[str, Any]:
     return meta
 
 
-def refuse_changes(folder: Path, known: Mapping[str, str]) -> None:
+def refuse_changes(folder: Path, checksums: Mapping[str, str]) -> None:
     """Raises ValueError if a file has another checksum than the known one.
 
     The files are read once per machine and hour, unless they were touched since: every worker opens them.
     """
     stamp = folder.with_name(f"{folder.name}.checked")
-    before, now = times(folder, known), time.monotonic()
+    before, now = times(folder, checksums), time.monotonic()
     with suppress(OSError, ValueError, TypeError):
         then, checked = json.loads(stamp.read_text())
         if 0 <= now - then < CHECKED_FOR and checked == before:
             return
-    for name, why in changes(folder, known):
+    for name, why in changes(folder, checksums):
         raise ValueError(f"{name}: {why}")
     with suppress(OSError):  # a cache that others filled may be read-only
         part = stamp.with_name(f"{stamp.name}.{os.getpid()}")

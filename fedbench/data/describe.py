@@ -141,17 +141,17 @@ def sizes_of(source: str, counts: np.ndarray) -> ClientSizes:
 
 def decisions_of(dataset: Dataset, config: Config) -> Iterator[Decision]:
     """Those of the readers, then what keys say of which these are silent, and the task of a set of the user's own."""
-    given, known = given_keys(config), {own.key for own in dataset.decisions}
+    keys, decided = given_keys(config), {own.key for own in dataset.decisions}
     for decision in dataset.decisions:
-        yield replace(decision, how="given") if decision.key in given else decision
+        yield replace(decision, how="given") if decision.key in keys else decision
     if line := unused_loading(dataset, config):
         yield Decision("parts", line)
-    others = given if dataset.is_known else {TASK_KEY: dataset.task, **given}
+    others = keys if dataset.is_known else {TASK_KEY: dataset.task, **keys}
     for key, value in sorted(others.items()):
-        if key not in known:
+        if key not in decided:
             about = "parts" if key.startswith("partition.") else ABOUT.get(key, "samples")
             text = SAID.get(key, f"{key.rpartition('.')[2]} set to {{}}").format(value_text(value))
-            yield Decision(about, text, "given" if key in given else "certain", key, value)
+            yield Decision(about, text, "given" if key in keys else "certain", key, value)
 
 
 def unused_loading(dataset: Dataset, config: Config) -> str:

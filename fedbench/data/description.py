@@ -55,8 +55,8 @@ class Decision:
         return list(astuple(self))
 
     @classmethod
-    def from_json(cls, known: Iterable[Any]) -> "Decision":
-        return cls(*known)
+    def from_json(cls, values: Iterable[Any]) -> "Decision":
+        return cls(*values)
 
 
 @dataclass(frozen=True)

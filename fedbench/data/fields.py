@@ -90,8 +90,8 @@ class Fields:
         return {"sample": _to_json(self.sample), "label": self.label, "key": self.key}
 
     @classmethod
-    def from_json(cls, known: Mapping[str, Any] | None) -> "Fields | None":
-        return known and cls(_from_json(known["sample"]), known["label"], known["key"])  # type: ignore[return-value]
+    def from_json(cls, json: Mapping[str, Any] | None) -> "Fields | None":
+        return json and cls(_from_json(json["sample"]), json["label"], json["key"])  # type: ignore[return-value]
 
 
 def tree_of(value: Any, leaf: Callable[[Any, str], tuple[tuple[int, ...], str]]) -> Tree:
@@ -155,14 +155,14 @@ def _to_json(tree: Tree | None) -> Any:
     return tree and {"shape": list(tree.shape), "dtype": tree.dtype, "start": tree.start}
 
 
-def _from_json(known: Any) -> Tree | None:
-    if known is None:
+def _from_json(tree: Any) -> Tree | None:
+    if tree is None:
         return None
-    if "dict" in known:
-        return {key: _from_json(subtree) for key, subtree in known["dict"].items()}  # type: ignore[misc]
-    if "tuple" in known:
-        return tuple(map(_from_json, known["tuple"]))  # type: ignore[arg-type]
-    return Leaf(tuple(known["shape"]), known["dtype"], known["start"])
+    if "dict" in tree:
+        return {key: _from_json(subtree) for key, subtree in tree["dict"].items()}  # type: ignore[misc]
+    if "tuple" in tree:
+        return tuple(map(_from_json, tree["tuple"]))  # type: ignore[arg-type]
+    return Leaf(tuple(tree["shape"]), tree["dtype"], tree["start"])
 
 
 def _name_below(name: str, key: object) -> str:

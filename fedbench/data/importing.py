@@ -79,8 +79,8 @@ def archives_to_unpack(published: PublishedSet, folder: Path) -> list[Path]:
     if find_below(published, folder) is not None:
         return []
     packed = [p for p in sorted(folder.iterdir()) if not published.has(p.name) and archives.is_archive(p)]
-    known = {download.name for download in published.downloads()}
-    return [path for path in packed if path.name in known] or packed
+    names = {download.name for download in published.downloads()}
+    return [path for path in packed if path.name in names] or packed
 
 
 def loose_files(published: PublishedSet, folder: Path) -> list[Path]:

@@ -24,16 +24,16 @@ class RawColumn:
     lacks_some: bool = False
 
     @classmethod
-    def from_json(cls, given: dict[str, Any]) -> "RawColumn":
+    def from_json(cls, column: dict[str, Any]) -> "RawColumn":
         """The column that `as_json` has written."""
-        names = {key: tuple(given.get(key, ())) for key in ("features", "categories")}
-        return cls(**{**given, **names})
+        names = {key: tuple(column.get(key, ())) for key in ("features", "categories")}
+        return cls(**{**column, **names})
 
     def as_json(self) -> dict[str, Any]:
         """The column without what is as usual."""
-        given = {"name": self.name, "kind": self.kind, "features": [*self.features]}
+        column = {"name": self.name, "kind": self.kind, "features": [*self.features]}
         more = {"categories": [*self.categories], "merged": self.merged, "lacks_some": self.lacks_some}
-        return given | {key: value for key, value in more.items() if value}
+        return column | {key: value for key, value in more.items() if value}
 
 
 def feature_names(columns: Iterable[RawColumn]) -> tuple[str, ...]:

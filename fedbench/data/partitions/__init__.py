@@ -83,8 +83,8 @@ def resolved_options(dataset: Dataset, config: Config) -> PartitionConfig:
 def check_sides(source: SamplePool, options: PartitionConfig, train: Assignment, test: Assignment) -> None:
     """Raises ConfigError if a client has no training or no test samples where parts are merged and split again."""
     sizes = {"training": train, "test": test}
-    for part, held in sizes.items():
-        empty = np.flatnonzero(np.bincount(held.owners, minlength=options.clients) == 0)
+    for part, hands in sizes.items():
+        empty = np.flatnonzero(np.bincount(hands.owners, minlength=options.clients) == 0)
         if options.test not in MERGING or not len(empty):
             continue
         (other,) = (size for name, size in sizes.items() if name != part)

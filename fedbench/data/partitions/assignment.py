@@ -184,8 +184,8 @@ def check_enough(
 def shared_image_warnings(hands: Assignment, part: str, image: np.ndarray) -> Iterator[str]:
     """One sentence if clients hold the same image. image: int64 [rows], its number for every row."""
     clients = int(hands.owners.max(initial=0)) + 1
-    held = np.unique(image[hands.rows] * clients + hands.owners) // clients
-    holders = np.bincount(held)
+    images = np.unique(image[hands.rows] * clients + hands.owners) // clients
+    holders = np.bincount(images)
     if holders.max(initial=0) > 1:
         yield (
             f"partition.reuse: {(holders > 1).sum()} of {(holders > 0).sum()} {part} samples are held by several "

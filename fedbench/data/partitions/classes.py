@@ -39,10 +39,10 @@ def shard_deal(
     source: SamplePool, options: PartitionConfig, clients: int, rng: np.random.Generator, where: str = ""
 ) -> Deal:
     """Shards of both parts for these clients. where: names the source in messages."""
-    held = deal_classes(source.classes, clients, options, rng)
+    table = deal_classes(source.classes, clients, options, rng)
     return (
-        cut_classes(source, source.train, held, options, "training", rng, where),
-        cut_classes(source, source.test, held, options, "test", rng, where),
+        cut_classes(source, source.train, table, options, "training", rng, where),
+        cut_classes(source, source.test, table, options, "test", rng, where),
     )
 
 
@@ -65,12 +65,12 @@ def deal_classes(classes: int, clients: int, options: PartitionConfig, rng: np.r
     deck = np.concatenate(
         [np.repeat(np.arange(classes), slots // classes), rng.permutation(classes)[: slots % classes]]
     )
-    held = rng.permutation(deck).reshape(clients, options.classes)
+    table = rng.permutation(deck).reshape(clients, options.classes)
     if options.deal == "even":
-        for client in np.flatnonzero((np.diff(np.sort(held, axis=1), axis=1) == 0).any(axis=1)):
-            while (double := first_repeated_slot(held[client])) is not None:
-                swap_repeated_class(held, int(client), double, rng)
-    return held
+        for client in np.flatnonzero((np.diff(np.sort(table, axis=1), axis=1) == 0).any(axis=1)):
+            while (double := first_repeated_slot(table[client])) is not None:
+                swap_repeated_class(table, int(client), double, rng)
+    return table
 
 
 def random_classes(classes: int, clients: int, each: int, rng: np.random.Generator) -> np.ndarray:
@@ -103,26 +103,26 @@ def first_repeated_slot(row: np.ndarray) -> int | None:
     return next((i for i in range(1, len(row)) if row[i] in row[:i]), None)
 
 
-def swap_repeated_class(held: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
+def swap_repeated_class(table: np.ndarray, client: int, slot: int, rng: np.random.Generator) -> None:
     """Swaps a duplicate class with a client that lacks it, so that the table has fewer duplicates.
 
     Such a client exists, because no class has more slots than there are clients; it can give a slot whose class the
     first client lacks, or else a duplicate of its own.
     """
     lacking = np.empty(0, np.int64)
-    for some in (rng.integers(0, len(held), PROBES), np.arange(len(held))):  # a few clients nearly always suffice
+    for some in (rng.integers(0, len(table), PROBES), np.arange(len(table))):  # a few clients nearly always suffice
         if not len(lacking):
-            lacking = some[(held[some] != held[client, slot]).all(axis=1)]
-    row = held[other := rng.choice(lacking)]
-    fresh = [i for i in range(len(row)) if row[i] not in held[client]]
+            lacking = some[(table[some] != table[client, slot]).all(axis=1)]
+    row = table[other := rng.choice(lacking)]
+    fresh = [i for i in range(len(row)) if row[i] not in table[client]]
     give = rng.choice(fresh) if fresh else first_repeated_slot(row)
-    held[client, slot], held[other, give] = held[other, give], held[client, slot]
+    table[client, slot], table[other, give] = table[other, give], table[client, slot]
 
 
 def cut_classes(
     source: SamplePool,
     rows: np.ndarray,
-    held: np.ndarray,
+    table: np.ndarray,
     options: PartitionConfig,
     part: str,
     rng: np.random.Generator,
@@ -136,7 +136,7 @@ def cut_classes(
     keep = getattr(options, key)
     pieces = []
     for label, pool in enumerate(source.by_class(rows)):
-        holders = rng.permutation(np.nonzero(held == label)[0])
+        holders = rng.permutation(np.nonzero(table == label)[0])
         if not len(holders):
             continue
         if len(pool) >= len(holders) * (keep or 1):

@@ -33,11 +33,11 @@ def draw_by_class(owners: np.ndarray, classes: np.ndarray, share: float, rng: np
     width = int(classes.max()) + 1
     cells, cell, counts = np.unique(owners * width + classes, return_inverse=True, return_counts=True)
     sizes = held_out_sizes(np.bincount(owners), share)
-    taken = draw_cell_sizes(counts, cells // width, sizes, rng)
+    quotas = draw_cell_sizes(counts, cells // width, sizes, rng)
     order = np.lexsort((rng.random(len(cell)), cell))
     ranks = np.empty(len(cell), np.int64)
     ranks[order] = positions_in_runs(cell[order])
-    return ranks < taken[cell]
+    return ranks < quotas[cell]
 
 
 def draw_cell_sizes(counts: np.ndarray, owners: np.ndarray, quotas: np.ndarray, rng: np.random.Generator) -> np.ndarray:
@@ -70,9 +70,9 @@ def draw_systematically(
     def points_before(place: np.ndarray) -> np.ndarray:
         return (place * each - start + totals[owner] - 1) // totals[owner]
 
-    taken = np.empty(len(counts), np.int64)
-    taken[order] = points_before(ends) - points_before(ends - sizes)
-    return taken
+    numbers = np.empty(len(counts), np.int64)
+    numbers[order] = points_before(ends) - points_before(ends - sizes)
+    return numbers
 
 
 def draw_groups(
@@ -175,7 +175,7 @@ def last_of_each(
     stay on one side: the cut is moved to the nearest end of them. least: how many an owner of two or more holds out at
     least.
     """
-    held, overlapping = np.zeros(len(owners), bool), np.zeros(len(owners), bool)
+    last, overlapping = np.zeros(len(owners), bool), np.zeros(len(owners), bool)
     ordered = np.lexsort((order, owners))
     for samples in np.split(ordered, np.flatnonzero(np.diff(owners[ordered])) + 1):
         count = len(samples)
@@ -188,6 +188,6 @@ def last_of_each(
         if not cuts:
             continue
         cut = min(cuts, key=lambda end, start=start: abs(end - start))  # type: ignore[misc]
-        held[samples[cut:]] = True
+        last[samples[cut:]] = True
         overlapping[samples[:cut]] = values[:cut] + extent > values[cut]
-    return held, overlapping
+    return last, overlapping

@@ -27,8 +27,8 @@ def noisy_labels(dataset: Dataset, partition: Partition, rate: float, client: in
     A wrong label is uniformly one of the others. Copies of an image get the same label. The result depends on the seed
     of the partition only, so it is the same in every process and round.
     """
-    held = partition.rows_of(client)
-    images = np.unique(np.concatenate([held.train, held.val]))
+    own = partition.rows_of(client)
+    images = np.unique(np.concatenate([own.train, own.val]))
     rng = random_stream(partition.seed, "noise", client)
     wrong = rng.permutation(len(images))[: int(rate * len(images) + 0.5)]
     labels = dataset.labels[images].copy()

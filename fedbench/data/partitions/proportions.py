@@ -66,14 +66,14 @@ def draw_ends(sizes: np.ndarray, options: PartitionConfig, rng: np.random.Genera
         shares = rng.dirichlet(concentration, size=len(sizes))
         shares[:, -1] = np.inf  # the last client gets the rest
         return np.cumsum(shares, axis=1).clip(0, 1)
-    ends, held = np.empty((len(sizes), options.clients)), np.zeros(options.clients)
+    ends, client_sizes = np.empty((len(sizes), options.clients)), np.zeros(options.clients)
     for label, size in enumerate(sizes):
-        open_to = (held * options.clients < sizes.sum()) | (size == 0)
+        open_to = (client_sizes * options.clients < sizes.sum()) | (size == 0)
         while not (shares := rng.dirichlet(concentration) * open_to).any():
             pass
         ends[label] = np.cumsum(shares)
         ends[label] /= ends[label, -1]
-        held += piece_sizes(ends[label : label + 1], np.array([size]))[0]
+        client_sizes += piece_sizes(ends[label : label + 1], np.array([size]))[0]
     return ends
 
 
@@ -89,10 +89,14 @@ def test_sizes(
     ends: np.ndarray, train: np.ndarray, source: SamplePool, options: PartitionConfig, anew: bool
 ) -> np.ndarray:
     """Numbers of test images per client, int64 [clients]."""
-    held = train.sum(axis=0)
+    client_sizes = train.sum(axis=0)
     if anew:
         pooled = options.test == "pooled"
-        return (held * options.test_share).astype(np.int64) if pooled else held_out_sizes(held, options.test_share)
+        return (
+            (client_sizes * options.test_share).astype(np.int64)
+            if pooled
+            else held_out_sizes(client_sizes, options.test_share)
+        )
     if options.test == "drawn":
         return np.full(options.clients, options.test_size)
     return piece_sizes(ends, source.class_sizes(source.test)).sum(axis=0)
@@ -105,14 +109,14 @@ def deal_pieces(source: SamplePool, rows: np.ndarray, counts: np.ndarray, rng: n
     )
 
 
-def draw_in_proportion(source: SamplePool, held: np.ndarray, size: int, rng: np.random.Generator) -> Assignment:
-    """`size` test images per client in its class proportions; clients may share some. held: [clients, classes].
+def draw_in_proportion(source: SamplePool, train: np.ndarray, size: int, rng: np.random.Generator) -> Assignment:
+    """`size` test images per client in its class proportions; clients may share some. train: [clients, classes].
 
     Raises ConfigError if a class of a client is not in the test part.
     """
-    clients, classes = held.shape
+    clients, classes = train.shape
     owners = np.repeat(np.arange(clients), classes)
-    counts = apportion(held.ravel(), owners, np.full(clients, size), rng).reshape(held.shape)
+    counts = apportion(train.ravel(), owners, np.full(clients, size), rng).reshape(train.shape)
     check_no_class_empty("drawn", source, [("test", source.test)], counts.sum(axis=0) > 0)
     return draw_for_clients(source, source.test, counts, rng)
 

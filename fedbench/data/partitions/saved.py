@@ -63,10 +63,10 @@ def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partit
     _check_numbering(saved, options, source)
     _check_parts(saved, options, rows)
     train, val, test = saved.parts.values()
-    held = hold_out_validation(train, source, config, random_stream(seed, "val"))[1]
-    held &= saved.bring_none[train.owners]
+    is_val = hold_out_validation(train, source, config, random_stream(seed, "val"))[1]
+    is_val &= saved.bring_none[train.owners]
     whole = join_assignments([train, val])
-    in_val = np.concatenate([held, np.ones(len(val.rows), bool)])
+    in_val = np.concatenate([is_val, np.ones(len(val.rows), bool)])
     clients = client_rows(whole, in_val, test, options.clients, sort=False)
     public = _public_beside(source, np.concatenate([whole.rows, test.rows]), saved.public, config, seed)
     twice = (*repeated_image_warnings(whole, "training", ""), *repeated_image_warnings(test, "test", ""))
@@ -115,16 +115,16 @@ def from_arrays(path: Path, seed: int, options: PartitionConfig, rows: int) -> S
     if options.new_clients and f"{NEWCOMERS}train" in arrays:
         newcomers = len(arrays[f"{NEWCOMERS}train_sizes"])
         arrays |= {name: np.concatenate([arrays[name], arrays[f"{NEWCOMERS}{name}"]]) for name in ARRAYS}
-    clients, held = options.clients, dict[str, Assignment]()
+    clients, parts = options.clients, dict[str, Assignment]()
     check_client_count(len(arrays["train_sizes"]) - newcomers, newcomers, options)
     for part in PARTITION_PARTS:
         rows_of_part, sizes = arrays[part], arrays[f"{part}_sizes"]
         if len(sizes) != clients or sizes.sum() != len(rows_of_part):
             raise ConfigError(f"{where}: {part}_sizes does not say who of {clients} clients has which rows of {part}")
-        held[part] = Assignment(rows_of_part, np.repeat(np.arange(clients), sizes))
+        parts[part] = Assignment(rows_of_part, np.repeat(np.arange(clients), sizes))
     public = np.sort(arrays["public"]) if "public" in arrays else None
     numbered: list[int] | None = arrays["parts"].tolist() if "parts" in arrays else None
-    return SavedPartition(held, np.zeros(clients, bool), newcomers, public, numbered)
+    return SavedPartition(parts, np.zeros(clients, bool), newcomers, public, numbered)
 
 
 def _arrays_of_seed(path: Path, seed: int) -> dict[str, np.ndarray]:
@@ -153,15 +153,15 @@ def from_json(path: Path, seed: int, options: PartitionConfig, rows: int) -> Sav
         raise ConfigError(f"{where}: `newcomers` must be a list of objects")
     check_client_count(len(listed), len(later), options)
     clients = [_client(entry, rows, f"{where}: client {i}") for i, entry in enumerate([*listed, *later])]
-    held = {}
+    parts = {}
     for part in PARTITION_PARTS:
         by_client = [client.get(part, np.empty(0, np.int64)) for client in clients]
         owners = np.repeat(np.arange(len(by_client)), [len(each) for each in by_client])
-        held[part] = Assignment(np.concatenate(by_client), owners)
+        parts[part] = Assignment(np.concatenate(by_client), owners)
     public = tree.get("public")
     public = None if public is None else np.sort(_rows(public, rows, f"{where}: public"))
     bring_none = np.array(["val" not in client for client in clients])
-    return SavedPartition(held, bring_none, len(later), public, tree.get("parts"))
+    return SavedPartition(parts, bring_none, len(later), public, tree.get("parts"))
 
 
 def _json_of_seed(path: Path, seed: int) -> dict[str, Any]:
@@ -236,9 +236,9 @@ def _check_parts(partition: SavedPartition, options: PartitionConfig, rows: int)
         sizes = np.bincount(partition.parts[part].owners, minlength=options.clients)
         if not sizes.all():
             raise ConfigError(f"{where} {sizes.argmin()}: {part} has 0 rows; at least 1 is needed")
-    known = {part: np.unique(held.owners * rows + held.rows) for part, held in partition.parts.items()}
+    cells = {part: np.unique(hands.owners * rows + hands.rows) for part, hands in partition.parts.items()}
     for one, other in (("train", "test"), ("train", "val"), ("val", "test")):
-        both = np.intersect1d(known[one], known[other], assume_unique=True)
+        both = np.intersect1d(cells[one], cells[other], assume_unique=True)
         if len(both):
             client, row = divmod(int(both[0]), rows)
             count = int((both // rows == client).sum())

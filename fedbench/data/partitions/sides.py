@@ -16,9 +16,9 @@ def side_lines(dataset: Dataset, train: np.ndarray, test: np.ndarray) -> Iterato
     """
     yield from unseen_features(dataset.samples, dataset.columns, train, test)
     if dataset.classes:
-        known, tested = (np.bincount(dataset.targets[rows], minlength=dataset.classes) for rows in (train, test))
+        trains, tests = (np.bincount(dataset.targets[rows], minlength=dataset.classes) for rows in (train, test))
         names = dataset.output_names
-        if alone := [names[number] for number in np.flatnonzero((known == 0) & (tested > 0))]:
+        if alone := [names[number] for number in np.flatnonzero((trains == 0) & (tests > 0))]:
             yield f"{len(alone)} of {dataset.classes} classes have no samples in the training part: {first_of(alone)}"
     if dataset.equal is not None:
         first = np.full(len(dataset.targets), -1)

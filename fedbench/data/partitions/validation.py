@@ -21,19 +21,19 @@ def hold_out_validation(
         return train, draw_validation(train, source.labels, share, rng)
     if groups is not None:
         return train, validation_groups(groups[rows], owners, source.labels[rows], share, rng)
-    held, overlapping = last_of_each(owners, places_in_order(source)[rows], source.extent, share)
-    return train.chosen(~overlapping), held[~overlapping]
+    last, overlapping = last_of_each(owners, places_in_order(source)[rows], source.extent, share)
+    return train.chosen(~overlapping), last[~overlapping]
 
 
 def validation_groups(
     groups: np.ndarray, owners: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator
 ) -> np.ndarray:
     """Whole groups held out for validation, bool [n], so that every owner has samples left to train on."""
-    held = draw_groups(groups, owners, labels, share, rng)
+    val = draw_groups(groups, owners, labels, share, rng)
     sizes = np.bincount(owners)
-    while len(without := np.flatnonzero((np.bincount(owners, held, len(sizes)) == sizes) & (sizes > 0))):
-        held &= ~np.isin(groups, groups[np.isin(owners, without)])
-    return held
+    while len(without := np.flatnonzero((np.bincount(owners, val, len(sizes)) == sizes) & (sizes > 0))):
+        val &= ~np.isin(groups, groups[np.isin(owners, without)])
+    return val
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:
@@ -52,10 +52,10 @@ def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np
     sizes = np.bincount(group)
     counts = apportion(sizes, cells // classes, quotas, rng)
     counts = with_rare_classes(counts, sizes, cells // classes, cells % classes, quotas)
-    chosen = random_ranks(group, rng) < counts[group]
-    held = np.empty(len(rows), bool)
-    held[order] = chosen[np.cumsum(first) - 1]
-    return held
+    is_val = random_ranks(group, rng) < counts[group]
+    val = np.empty(len(rows), bool)
+    val[order] = is_val[np.cumsum(first) - 1]
+    return val
 
 
 def with_rare_classes(
@@ -72,14 +72,14 @@ def with_rare_classes(
     """
     totals = np.bincount(owners, weights=sizes)
     exact = sizes * quotas[owners] / totals[owners]
-    share, held = np.bincount(labels, weights=exact), np.bincount(labels, weights=counts)
+    share, val_counts = np.bincount(labels, weights=exact), np.bincount(labels, weights=counts)
     counts = counts.copy()
     images = np.bincount(labels, weights=sizes)
     is_rare = 2 * images < images[images > 0].mean()
-    for label in np.flatnonzero(is_rare & (2 * held < np.rint(share))):
+    for label in np.flatnonzero(is_rare & (2 * val_counts < np.rint(share))):
         members = np.flatnonzero(labels == label)
         members = members[np.lexsort((-sizes[members], counts[members] - exact[members]))]
-        for cell in members[: round(share[label] - held[label])]:
+        for cell in members[: round(share[label] - val_counts[label])]:
             others = np.flatnonzero((owners == owners[cell]) & (labels != label))
             if sizes[cell] > counts[cell] and len(others) and counts[most := others[counts[others].argmax()]]:
                 counts[cell] += 1
@@ -98,6 +98,6 @@ def own_validation(train: Assignment, drawn: np.ndarray, source: SamplePool, con
         return drawn, f"{part} is merged with the other parts and split again (partition.test = {test})"
     if not config.data.val:
         return np.zeros(len(train.rows), bool), f"{part} is used for training, because data.val = 0"
-    held = (train.rows >= source.val_rows.start) & (train.rows < source.val_rows.stop)
-    left = np.bincount(train.owners[~held], minlength=train.owners.max(initial=0) + 1)
-    return held & (left[train.owners] > 0), f"{part} is used for validation instead of data.val"
+    val = (train.rows >= source.val_rows.start) & (train.rows < source.val_rows.stop)
+    left = np.bincount(train.owners[~val], minlength=train.owners.max(initial=0) + 1)
+    return val & (left[train.owners] > 0), f"{part} is used for validation instead of data.val"

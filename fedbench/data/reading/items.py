@@ -90,10 +90,10 @@ class GivenPart:
         whole = data
         while isinstance(whole, Subset):
             whole = whole.dataset
-        known = getattr(whole, "classes", None)
-        known = getattr(whole, "class_to_idx", None) if known is None else known
-        known = names_of_column(whole, keys.label) if known is None else known
-        classes, count = names_and_count(known, f"data {name}: `classes` of the {part} part")
+        names = getattr(whole, "classes", None)
+        names = getattr(whole, "class_to_idx", None) if names is None else names
+        names = names_of_column(whole, keys.label) if names is None else names
+        classes, count = names_and_count(names, f"data {name}: `classes` of the {part} part")
         domains, _ = names_and_count(getattr(whole, "domains", None), f"data {name}: `domains` of the {part} part")
         return cls(data, where, keys, classes, count, domains)
 
@@ -210,8 +210,8 @@ class GivenPart:
         if isinstance(value, float) and value.is_integer():  # as pandas writes whole numbers beside missing ones
             value = int(value)
         if isinstance(value, bool) or not isinstance(value, int | str):
-            given = value if isinstance(value, float) else f"a {type(value).__name__}"
-            raise ConfigError(f"{where}: the domain is {given}; text or a whole number is expected")
+            what = value if isinstance(value, float) else f"a {type(value).__name__}"
+            raise ConfigError(f"{where}: the domain is {what}; text or a whole number is expected")
         if not self.domains:
             return value
         if isinstance(value, str) and value in self.domains:
@@ -243,9 +243,9 @@ class GivenPart:
                         "transforms out"
                     )
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
-            known: tuple[Any, ...] = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
-            known += item.beside if any(self.keys.beside) else ()
-            digest.update(repr(known).encode() + sample.tobytes())
+            facts: tuple[Any, ...] = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
+            facts += item.beside if any(self.keys.beside) else ()
+            digest.update(repr(facts).encode() + sample.tobytes())
         where = self.where.removesuffix(" item").removesuffix(",")
         if rows and len({row.shape for row in rows}) == 1:
             check_channels(where, np.stack(rows))
@@ -266,20 +266,20 @@ def names_of_column(data: Any, label: str | None) -> Any:
     return getattr(features.get(key), "names", None)
 
 
-def names_and_count(known: Any, where: str) -> tuple[tuple[str, ...], int | None]:
+def names_and_count(value: Any, where: str) -> tuple[tuple[str, ...], int | None]:
     """A data set's names of its numbers, and their count. Raises ConfigError."""
-    if known is None:
+    if value is None:
         return (), None
-    if isinstance(known, int | np.integer) and not isinstance(known, bool):
-        return (), int(known)
-    if isinstance(known, Mapping):
-        numbers = sorted(known, key=lambda name: known[name])
-        if [known[name] for name in numbers] != [*range(len(numbers))]:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool):
+        return (), int(value)
+    if isinstance(value, Mapping):
+        numbers = sorted(value, key=lambda name: value[name])
+        if [value[name] for name in numbers] != [*range(len(numbers))]:
             raise ConfigError(f"{where} maps names to other numbers than 0 to {len(numbers) - 1}")
-        known = numbers
-    if isinstance(known, str) or not isinstance(known, Iterable):
-        raise ConfigError(f"{where} is a {type(known).__name__}; a list of names, a dict or their number is expected")
-    names = tuple(str(unwrap_value(name)) for name in known)
+        value = numbers
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise ConfigError(f"{where} is a {type(value).__name__}; a list of names, a dict or their number is expected")
+    names = tuple(str(unwrap_value(name)) for name in value)
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise ConfigError(f"{where} has {twice!r} twice")
     return names, len(names) or None

@@ -82,10 +82,10 @@ def refuse_empty(folder: Path) -> list[Path]:
     raise ConfigError(f"{folder}: no images in it ({', '.join(sorted(SUFFIXES))})")
 
 
-def require_folders(path: Path, known: tuple[str, ...], what: str = "class") -> None:
+def require_folders(path: Path, names: tuple[str, ...], what: str = "class") -> None:
     """Raises ConfigError if folders are missing."""
     folders = [folder.name for folder in subfolders(path)]
-    if absent := sorted({*known} - {*folders}):
+    if absent := sorted({*names} - {*folders}):
         raise ConfigError(f"{path}: no folder for {what} {absent[0]}; it has {', '.join(folders) or 'none'}")
 
 

@@ -100,17 +100,21 @@ def of_kind(features: dict[str, Any], kind: str) -> list[str]:
 
 
 def pick_column(
-    file: Path, schema: Any, what: str, chosen: str | None, declared: list[str], usual: tuple[str, ...]
+    file: Path, schema: Any, what: str, option: str | None, declared: list[str], usual: tuple[str, ...]
 ) -> str:
     """The column of images or labels."""
-    if chosen:
-        if chosen not in schema.names:
+    if option:
+        if option not in schema.names:
             raise ConfigError(
-                f"data.{what}_column = {chosen!r}: no such column in {file}; {nearest(chosen, schema.names)}"
+                f"data.{what}_column = {option!r}: no such column in {file}; {nearest(option, schema.names)}"
             )
-        return chosen
-    known = [name for name in declared if name in schema.names]
-    for names in ([name for name in usual if name in known], known, [name for name in usual if name in schema.names]):
+        return option
+    columns = [name for name in declared if name in schema.names]
+    for names in (
+        [name for name in usual if name in columns],
+        columns,
+        [name for name in usual if name in schema.names],
+    ):
         if len(names) > 1:
             raise ConfigError(
                 f"{file}: {' and '.join(names)} could be the {what}: set data.{what}_column to one of them"
@@ -165,8 +169,8 @@ def items_of(
             where = f"{file}, row {row}"
             if image is None:
                 raise ConfigError(f"{where}: no image bytes in column {columns.image}")
-            known = parquet_domain(domain, columns, numbers, where) if columns.domain else None
-            yield Item(image, checked_label(label, classes, where, hidden), where, known)
+            number = parquet_domain(domain, columns, numbers, where) if columns.domain else None
+            yield Item(image, checked_label(label, classes, where, hidden), where, number)
 
 
 def parquet_domain(value: Any, columns: ParquetColumns, numbers: dict[str, int], where: str) -> int:

@@ -40,8 +40,8 @@ def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spel
             f"{called}: {one!r} and {other!r} differ in case or blanks alone",
             {"--data.spelling merged": "one", "--data.spelling exact": "two"},
         )
-    chosen = {text: same[0] for same in alike.values() for text in same[1:]}
-    return np.array([chosen.get(text, text) for text in texts.tolist()]) if chosen else texts
+    most_frequent = {text: same[0] for same in alike.values() for text in same[1:]}
+    return np.array([most_frequent.get(text, text) for text in texts.tolist()]) if most_frequent else texts
 
 
 def spelling_decision(spelling: Spelling) -> Decision:

@@ -79,20 +79,20 @@ def read_for_task(task: str, values: np.ndarray, names: Sequence[str] = (), clas
         raise ConfigError(f"data.task = {task}: read_targets fails: {RunError.of(error)}") from error
     if not isinstance(targets, Targets):
         raise ConfigError(f"data.task = {task}: read_targets must return Targets; it returned {type(targets).__name__}")
-    kept = np.asarray(targets.values)
-    if kept.dtype.kind not in "iuf" or len(kept) != len(values):
-        got = f"{kept.dtype} {list(kept.shape)}"
+    numbers = np.asarray(targets.values)
+    if numbers.dtype.kind not in "iuf" or len(numbers) != len(values):
+        got = f"{numbers.dtype} {list(numbers.shape)}"
         raise ConfigError(
             f"data.task = {task}: read_targets must keep numbers for all {len(values)} samples; it returned {got}"
         )
     if reader.classes and not targets.classes:
         raise ConfigError(f"data.task = {task}: its targets are classes, but read_targets returned 0 classes")
-    if kept.dtype.kind == "f":
-        columns = kept.reshape(len(kept), -1)
-        called = ["the target"] if kept.ndim == 1 else [f"target {number}" for number in range(columns.shape[1])]
+    if numbers.dtype.kind == "f":
+        columns = numbers.reshape(len(numbers), -1)
+        called = ["the target"] if numbers.ndim == 1 else [f"target {number}" for number in range(columns.shape[1])]
         check_resolution(f"data.task = {task}", columns, called)
-    kept = np.ascontiguousarray(kept, np.float32 if kept.dtype.kind == "f" else np.int64)
-    return replace(targets, values=kept, task=task)
+    numbers = np.ascontiguousarray(numbers, np.float32 if numbers.dtype.kind == "f" else np.int64)
+    return replace(targets, values=numbers, task=task)
 
 
 def _choice(values: np.ndarray, declared: bool) -> tuple[str, str]:
@@ -127,19 +127,19 @@ def _of_texts(values: np.ndarray) -> tuple[str, str]:
     numbers = texts.matches(counts.index, texts.NUMBER)
     if guess := texts.form_of(counts):
         form, example = guess
-        seen = f"{form.called}, such as {example!r}"
+        what = f"{form.called}, such as {example!r}"
         otherwise = f"{form.remedy} for multilabel" if form == texts.JOINED else f"{otherwise}: then {form.remedy}"
     elif numbers.all() and (texts.numbers_of(counts.index) % 1).any():
-        seen = f"numbers written as text, such as {counts.index[0]!r}"
+        what = f"numbers written as text, such as {counts.index[0]!r}"
     elif texts.is_mostly_numbers(counts) and not (
         numbers.all() or texts.matches(counts.index, texts.CODES.pattern).any()
     ):
-        seen = f"numbers, and texts such as {counts.index[int(numbers.argmin())]!r}"
+        what = f"numbers, and texts such as {counts.index[int(numbers.argmin())]!r}"
     elif len(counts) > FEW_VALUES and len(values) < 2 * len(counts):
-        seen = f"texts that hardly repeat ({len(counts)} different ones in {len(values)} samples)"
+        what = f"texts that hardly repeat ({len(counts)} different ones in {len(values)} samples)"
     else:
         return "classification", ""
-    raise ConfigError(f"the targets are {seen}: set --task classification if they are classes, or {otherwise}")
+    raise ConfigError(f"the targets are {what}: set --task classification if they are classes, or {otherwise}")
 
 
 def _of_floats(values: np.ndarray) -> tuple[str, str]:

@@ -82,9 +82,9 @@ def find_source(config: DataConfig, progress: OnProgress | None = None, beside: 
     if not isinstance(plugin, ModuleType):
         from fedbench.data.sources import memory
 
-        made = memory.source_of_factory(config, plugin, beside)
+        source = memory.source_of_factory(config, plugin, beside)
     elif getattr(plugin, "HAS_COLUMNS", False):
-        made = plugin.source(config, checked_data_options(config, plugin.Options), progress, beside)
+        source = plugin.source(config, checked_data_options(config, plugin.Options), progress, beside)
     else:
         if any(beside._replace(group=beside.group.removeprefix(DOMAIN))):
             raise ConfigError(
@@ -92,13 +92,13 @@ def find_source(config: DataConfig, progress: OnProgress | None = None, beside: 
                 "and partition.test last goes by the order of samples"
             )
         options = checked_data_options(config, plugin.Options)
-        if known := getattr(plugin, "PUBLISHED", {}).get(config.name):
-            made = published.source(config, options, progress, known, plugin.read)
+        if published_set := getattr(plugin, "PUBLISHED", {}).get(config.name):
+            source = published.source(config, options, progress, published_set, plugin.read)
         else:
-            made = plugin.source(config, options, progress)
+            source = plugin.source(config, options, progress)
     if path:
-        made = replace(made, options={**made.options, "code": code_of(path).fingerprint})
-    return made if config.task in CHOSEN else read_by(config.task, made)
+        source = replace(source, options={**source.options, "code": code_of(path).fingerprint})
+    return source if config.task in CHOSEN else read_by(config.task, source)
 
 
 def read_by(task: str, source: Source) -> Source:

@@ -72,8 +72,8 @@ def read_articles(file: Path) -> tuple[list[list[str]], np.ndarray]:
 def vocabulary(texts: list[list[str]], most: int) -> dict[str, int]:
     """The token of each word."""
     counts = Counter(word for words in texts for word in words)
-    kept = sorted(counts, key=lambda word: (-counts[word], word))[:most]
-    return {word: token for token, word in enumerate(kept, FIRST)}
+    frequent = sorted(counts, key=lambda word: (-counts[word], word))[:most]
+    return {word: token for token, word in enumerate(frequent, FIRST)}
 
 
 def word_tokens(texts: list[list[str]], tokens: dict[str, int], length: int) -> np.ndarray:

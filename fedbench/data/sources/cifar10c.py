@@ -93,13 +93,13 @@ def read(name: str, folder: Path, options: Options) -> Content:
     test = is_test_row(np.arange(each))
     start = (options.severity - 1) * each
     blocks = corrupted_blocks([images[start : start + each] for images in files.values()], part_labels, test)
-    train, held = (len(files) * int(rows.sum()) for rows in (~test, test))
+    train, tests = (len(files) * int(rows.sum()) for rows in (~test, test))
     warnings = (
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
         "every fifth picture is a test image in all types",
     )
     return Content(
-        train, held, blocks, len(CIFAR10_CLASSES), CIFAR10_CLASSES, domain_names=tuple(files), warnings=warnings
+        train, tests, blocks, len(CIFAR10_CLASSES), CIFAR10_CLASSES, domain_names=tuple(files), warnings=warnings
     )
 
 

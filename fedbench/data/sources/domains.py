@@ -192,11 +192,11 @@ def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
 
 def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
     """Checks that folders and numbers of a list agree."""
-    given = row.values[1]
-    if numbers.setdefault(name, given) != given:
-        raise ConfigError(f"{row.where}: class {name} has number {given}, before it had {numbers[name]}")
-    if (other := next(name_of_number for name_of_number, number in numbers.items() if number == given)) != name:
-        raise ConfigError(f"{row.where}: number {given} is class {name}, before it was {other}")
+    class_number = row.values[1]
+    if numbers.setdefault(name, class_number) != class_number:
+        raise ConfigError(f"{row.where}: class {name} has number {class_number}, before it had {numbers[name]}")
+    if (other := next(name_of_number for name_of_number, number in numbers.items() if number == class_number)) != name:
+        raise ConfigError(f"{row.where}: number {class_number} is class {name}, before it was {other}")
 
 
 def by_table(folder: Path, layout: FolderLayout) -> TwoParts:

@@ -119,12 +119,12 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
     """The arguments of a factory. Raises ConfigError for a key that is neither one nor a key of readers."""
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-    given, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
-    arguments = {key: value for key, value in given.items() if key in accepted or key not in readers}
+    options, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
+    arguments = {key: value for key, value in options.items() if key in accepted or key not in readers}
     for key in arguments:
         if key not in accepted and not takes_any:
-            known = {*accepted, *readers, "root", "val", "task"} - {"train"}
-            raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, known)}")
+            keys = {*accepted, *readers, "root", "val", "task"} - {"train"}
+            raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, keys)}")
     return arguments
 
 

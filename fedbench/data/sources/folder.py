@@ -86,8 +86,8 @@ def listed_parts(folders: dict[str, Path], options: Options) -> tuple[Parts, lis
     for domain in train:
         if domain not in parts.get("test", train):
             raise ConfigError(f"{folders['test'] / domain}: no folder of this domain, but the training part has one")
-    found = f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
-    return parts, [found] if domains and options.domains is None else []
+    remark = f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
+    return parts, [remark] if domains and options.domains is None else []
 
 
 def are_clients(below: dict[str, Path]) -> bool:
@@ -125,10 +125,10 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
 
 def check_known_classes(train: Listing, other: Listing, folder: Path) -> None:
     """Raises ConfigError for a class or domain that the training part lacks."""
-    known = set(classes_of(train))
+    names = set(classes_of(train))
     for domain, classes in other.items():
         for name in classes:
-            if name not in known:
+            if name not in names:
                 raise ConfigError(f"{folder / domain / name}: no folder of this class in the training part")
         if domain not in train:
             raise ConfigError(f"{folder / domain}: no folder of this domain in the training part")
@@ -188,11 +188,11 @@ def images_below(folder: Path) -> Iterator[Path]:
 
 def files_below(folder: Path) -> Iterator[Path]:
     """All files in a folder, its subfolders and those that links lead to, each folder once; without hidden ones."""
-    seen = {os.path.realpath(folder)}
+    visited = {os.path.realpath(folder)}
     for inside, folders, names in os.walk(folder, followlinks=True):
         real = {os.path.realpath(Path(inside, name)): name for name in sorted(folders, reverse=True) if is_shown(name)}
-        folders[:] = [name for target, name in real.items() if target not in seen]
-        seen.update(real)
+        folders[:] = [name for target, name in real.items() if target not in visited]
+        visited.update(real)
         yield from (Path(inside, name) for name in names if not name.startswith("."))
 
 

@@ -35,14 +35,14 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
     library = import_library(config.name)
     splits, remarks = choose_splits(config.name, load_splits(config, options, library), options)
     keys = Keys(options.sample, options.label, options.user, beside)
-    given = {part: GivenPart.of(config.name, part, HubPart(data), keys) for part, data in splits.items()}
-    if not options.collate and isinstance(given["train"].item(0).image, str):
+    parts = {part: GivenPart.of(config.name, part, HubPart(data), keys) for part, data in splits.items()}
+    if not options.collate and isinstance(parts["train"].item(0).image, str):
         raise ConfigError(
             f"data {config.name}: the samples are texts; tokenise them in a function that returns the tokens, as in "
             "docs/data.md (Texts), or name a column of tokens with --data.sample"
         )
     prints = {part: data._fingerprint for part, data in splits.items()}
-    return factory.source_of_parts(config, given, options, remarks, prints)
+    return factory.source_of_parts(config, parts, options, remarks, prints)
 
 
 def import_library(name: str) -> Any:
@@ -65,8 +65,8 @@ def load_splits(config: DataConfig, options: Options, library: Any) -> dict[str,
         elif path.exists():
             data = library.load_dataset(str(path), options.config)
         else:
-            owner_and_name, given = name.split("/")[:2], name.split("/")[2:]
-            data = library.load_dataset("/".join(owner_and_name), "/".join(given) or options.config)
+            owner_and_name, config_name = name.split("/")[:2], name.split("/")[2:]
+            data = library.load_dataset("/".join(owner_and_name), "/".join(config_name) or options.config)
     except Exception as error:
         raise ConfigError(
             f"data {config.name}: the library datasets cannot load it ({first_line(error)}); write hf:NAME, "

@@ -64,7 +64,7 @@ PUBLISHED = {
 def read(name: str, folder: Path, options: Options) -> Content:
     """EMNIST's images are rotated upright. Raises ConfigError."""
     kind = torchvision_dataset(TORCHVISION[name])
-    known = kind.classes_split_dict["byclass"] if name == "emnist" else [text.split(" - ")[0] for text in kind.classes]
+    names = kind.classes_split_dict["byclass"] if name == "emnist" else [text.split(" - ")[0] for text in kind.classes]
     train_images, train_labels, test_images, test_labels = entries(PUBLISHED[name], folder)
     parts = []
     for image_file, label_file in ((train_images, train_labels), (test_images, test_labels)):
@@ -72,9 +72,9 @@ def read(name: str, folder: Path, options: Options) -> Content:
         if len(labels) != len(images):
             raise ConfigError(f"{label_file}: {len(labels)} labels, but {len(images)} images in {image_file.name}")
         upright = images.swapaxes(1, 2) if name == "emnist" else images
-        parts.append((upright, checked_labels(str(label_file), labels, len(labels), len(known))))
+        parts.append((upright, checked_labels(str(label_file), labels, len(labels), len(names))))
     mismatch = f"{test_images}: images of a different size than in {train_images.name}"
-    return array_content(parts, tuple(known), mismatch)
+    return array_content(parts, tuple(names), mismatch)
 
 
 def read_idx(path: Path, dimensions: int) -> np.ndarray:

@@ -41,29 +41,29 @@ class Options(Section):
 
 def source(config: DataConfig, options: Options, progress: OnProgress | None, beside: Beside) -> Source:
     """The data of a name in this process, or their copy in the cache. Raises ConfigError."""
-    given = given_data(config.name)
-    if given is None:
+    data = given_data(config.name)
+    if data is None:
         refuse_reading(config.name)
     if config.root:
         raise ConfigError(f"data.root = {str(config.root)!r}: data {config.name} are in memory; leave it out")
     key = json.dumps([config.options, config.task, *beside], sort_keys=True, default=str)
-    if key not in given.sources:
-        if not given.parts:
-            return Source(config.name, partial(refuse_reading, config.name), options=given.decided.get(key, {}))
-        given.sources[key] = source_of_objects(config, given, beside)
-        given.decided[key] = given.sources[key].options
-    held: Source = given.sources[key]
-    return held
+    if key not in data.sources:
+        if not data.parts:
+            return Source(config.name, partial(refuse_reading, config.name), options=data.decided.get(key, {}))
+        data.sources[key] = source_of_objects(config, data, beside)
+        data.decided[key] = data.sources[key].options
+    source: Source = data.sources[key]
+    return source
 
 
-def source_of_objects(config: DataConfig, given: GivenData, beside: Beside) -> Source:
+def source_of_objects(config: DataConfig, data: GivenData, beside: Beside) -> Source:
     """Raises ConfigError."""
-    if given.kind != TABLE:
-        return source_of_items(config, given, beside)
+    if data.kind != TABLE:
+        return source_of_items(config, data, beside)
     table = checked_data_options(config, TableOptions)
     decided = {**table.model_dump(), "task": config.task, **beside.decided}
     reader = TableReader(table, config.task, beside=beside)
-    return Source(config.name, partial(read_tables, config, given.parts, reader), options=decided)
+    return Source(config.name, partial(read_tables, config, data.parts, reader), options=decided)
 
 
 def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Source:
@@ -80,14 +80,14 @@ def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Sour
         source = factory.source(reading, made, beside)
     else:
         try:
-            given = GivenData.of(config.name, made, keys)
+            data = GivenData.of(config.name, made, keys)
         except ConfigError as error:
             raise ConfigError(
                 f"data {config.name}: expected factory(train: bool), or factory() that returns (train, test) or other "
                 f"data; {error}"
             ) from None
-        source = source_of_objects(reading, given, beside)
-        source = replace(source, options={**source.options, "digest": given.digest})
+        source = source_of_objects(reading, data, beside)
+        source = replace(source, options={**source.options, "digest": data.digest})
     return replace(source, options={**source.options, "arguments": arguments})
 
 
@@ -145,23 +145,23 @@ def as_pandas(where: str, table: Any, reader: TableReader) -> pd.DataFrame:
     """
     frame: pd.DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
     named = {reader.options.user, reader.options.label, *reader.beside} - {None, ""}
-    known = {*DOMAIN_KEYS, *TARGETS, *named} - {*frame.columns}
-    frame = frame.reset_index([name for name in frame.index.names if name in known])
+    names = {*DOMAIN_KEYS, *TARGETS, *named} - {*frame.columns}
+    frame = frame.reset_index([name for name in frame.index.names if name in names])
     return with_plain_names(where, frame)
 
 
-def source_of_items(config: DataConfig, given: GivenData, beside: Beside) -> Source:
+def source_of_items(config: DataConfig, data: GivenData, beside: Beside) -> Source:
     """The source of arrays, columns and map-style data sets. Raises ConfigError."""
     reading = checked_data_options(config, factory.Reading)
     keys = Keys(reading.sample, reading.label, reading.user, beside)
-    parts = {name: part_of_items(config.name, name, part, keys) for name, part in given.parts.items()}
+    parts = {name: part_of_items(config.name, name, part, keys) for name, part in data.parts.items()}
     if len(parts) == 1:
         parts["train"] = replace(parts["train"], where=parts["train"].where.replace(", train item", ", item"))
     parts, remarks = with_test_part(parts, None, "")
-    made = factory.source_of_parts(config, parts, reading, remarks, collate=given.collate)
+    source = factory.source_of_parts(config, parts, reading, remarks, collate=data.collate)
     sizes = [size for part in parts.values() for size in part.sizes]
     where = f"data {config.name}"
-    return replace(made, read=lambda: with_clients(where, made.read(), given.parts, sizes))
+    return replace(source, read=lambda: with_clients(where, source.read(), data.parts, sizes))
 
 
 def part_of_items(name: str, part: str, data: Any, keys: Keys) -> GivenPart:

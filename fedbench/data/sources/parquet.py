@@ -124,10 +124,10 @@ def table_content(
     with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
     declared = of_kind(features, "ClassLabel")
-    given = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
-    names = declared_names(features, given.label or "")
+    table_options = options.model_copy(update={"label": options.label or (declared[0] if len(declared) == 1 else None)})
+    names = declared_names(features, table_options.label or "")
     owner = next(iter(in_folders[0])) if len(in_folders[0]) == 1 else None
-    reader = TableReader(given, task, names, options.classes, options.kind, beside, owner=owner)
+    reader = TableReader(table_options, task, names, options.classes, options.kind, beside, owner=owner)
     rows, whole = join_parts(f"data parquet:{path}", [(file.name, table) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in paths) for part, paths in parts.items()}
     content = reader.content(rows, whole, sizes)

@@ -57,10 +57,10 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
         raise ConfigError(f"data pflib:{path}: client {client} has no file in both train and test")
     files = [parts[part][client] for part in parts for client in sorted(parts["train"])]
     config_file = path / "config.json"
-    known = (*files, config_file) if config_file.is_file() else tuple(files)
+    inputs = (*files, config_file) if config_file.is_file() else tuple(files)
     decided = {**options.model_dump(), "task": config.task}
     reader = partial(read, files, class_count(config_file), options, config.task)
-    return Source(f"pflib:{path}", reader, known, decided)
+    return Source(f"pflib:{path}", reader, inputs, decided)
 
 
 def client_files(path: Path, part: str) -> dict[int, Path]:

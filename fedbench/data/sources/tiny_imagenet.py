@@ -62,8 +62,8 @@ def val_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
     labels = {number: label for label, number in enumerate(numbers)}
     for row in read_list(path, "\t"):
         if len(row.values) < 2 or row.values[1] not in labels:
-            given = row.values[1] if len(row.values) > 1 else "none"
-            raise ConfigError(f"{row.where}: class {given} is not in wnids.txt")
+            number = row.values[1] if len(row.values) > 1 else "none"
+            raise ConfigError(f"{row.where}: class {number} is not in wnids.txt")
         file = seen.add(path_below(folder / "val" / "images", row.values[0], row.where), row.where)
         items.append(Item(file, labels[row.values[1]], f"{file} ({row.where})"))
     return items

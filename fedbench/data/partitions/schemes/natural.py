@@ -36,9 +36,9 @@ def deal(source: SamplePool, options: Options, rng: np.random.Generator) -> Deal
         train, test = split_hands(train, source.labels[train.rows], source, options, rng)
     large = large_enough(source, options)
     check_clients_exist(large, every, options)
-    chosen = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
+    domains = np.sort(rng.permutation(large)[: options.clients]) if options.clients < len(large) else large
     number = np.full(len(source.domain_names), -1)
-    number[chosen] = np.arange(len(chosen))
+    number[domains] = np.arange(len(domains))
     train, test = (Assignment(part.rows, number[part.owners]) for part in (train, test))
     return train.chosen(train.owners >= 0), test.chosen(test.owners >= 0)
 

@@ -20,30 +20,30 @@ def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator)
     assert options.test_size is not None
     check_classes(source.classes, options)
     source = parts_to_deal(source, options, rng)
-    held = random_classes(source.classes, options.clients, options.classes, rng)
+    table = random_classes(source.classes, options.clients, options.classes, rng)
     return (
-        choose_equally(source, source.train, held, options, "train", rng),
-        choose_equally(source, source.test, held, options, "test", rng),
+        choose_equally(source, source.train, table, options, "train", rng),
+        choose_equally(source, source.test, table, options, "test", rng),
     )
 
 
 def choose_equally(
     source: SamplePool,
     rows: np.ndarray,
-    held: np.ndarray,
+    table: np.ndarray,
     options: PartitionConfig,
     part: str,
     rng: np.random.Generator,
 ) -> Assignment:
     """`PART_size` images per client in equal parts of its classes; the first ones give one more for the remainder."""
     size = getattr(options, f"{part}_size")
-    each = even_sizes(size, held.shape[1])
+    each = even_sizes(size, table.shape[1])
     if not each[-1]:
         raise ConfigError(
             f"partition.{part}_size = {size}: a client has {len(each)} classes; use at least one image of each"
         )
-    counts = np.zeros((len(held), source.classes), np.int64)
-    np.put_along_axis(counts, held, each, axis=1)
+    counts = np.zeros((len(table), source.classes), np.int64)
+    np.put_along_axis(counts, table, each, axis=1)
     check_class_sizes(counts, source, rows, options, part, f"{part}_size")
     return draw_for_clients(source, rows, counts, rng)
 
