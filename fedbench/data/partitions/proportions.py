@@ -89,14 +89,10 @@ def test_sizes(
     ends: np.ndarray, train: np.ndarray, source: SamplePool, options: PartitionConfig, anew: bool
 ) -> np.ndarray:
     """Numbers of test images per client, int64 [clients]."""
-    client_sizes = train.sum(axis=0)
+    sizes = train.sum(axis=0)
     if anew:
         pooled = options.test == "pooled"
-        return (
-            (client_sizes * options.test_share).astype(np.int64)
-            if pooled
-            else held_out_sizes(client_sizes, options.test_share)
-        )
+        return (sizes * options.test_share).astype(np.int64) if pooled else held_out_sizes(sizes, options.test_share)
     if options.test == "drawn":
         return np.full(options.clients, options.test_size)
     return piece_sizes(ends, source.class_sizes(source.test)).sum(axis=0)

@@ -20,6 +20,8 @@ from fedbench.plugins import PluginTable, modules
 FILE_SCHEME = "file"
 COMMON_KEYS = {"test", "test_share", "total", "test_by", "order_by"}
 """Keys that all schemes read, and a file does not."""
+FEDCAC_SIZES = {"train_size": 500, "test_size": 100}
+"""Samples of a client in the protocol of FedCAC (ICCV 2023, section 4.1)."""
 LAST_FIFTH = 0.2
 """The default of `partition.test_share` where the data are split anew; parts that are merged keep that of papers."""
 

@@ -6,7 +6,7 @@ from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.proportions import check_no_class_empty
-from fedbench.data.partitions.scheme import Scheme
+from fedbench.data.partitions.scheme import FEDCAC_SIZES, Scheme
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
@@ -41,9 +41,4 @@ def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
     return counts
 
 
-SCHEME = Scheme(
-    deal,
-    reads=("alpha", "train_size", "test_size"),
-    sizes={"train_size": 500, "test_size": 100},
-    headline=("alpha", "train_size"),
-)
+SCHEME = Scheme(deal, ("alpha", "train_size", "test_size"), sizes=FEDCAC_SIZES, headline=("alpha", "train_size"))

@@ -6,7 +6,7 @@ from fedbench.config import PartitionConfig
 from fedbench.data.partitions.assignment import Assignment, Deal, even_sizes
 from fedbench.data.partitions.classes import check_class_sizes, check_classes, random_classes
 from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
-from fedbench.data.partitions.scheme import Scheme
+from fedbench.data.partitions.scheme import FEDCAC_SIZES, Scheme
 from fedbench.errors import ConfigError
 
 
@@ -48,9 +48,4 @@ def choose_equally(
     return draw_for_clients(source, rows, counts, rng)
 
 
-SCHEME = Scheme(
-    deal,
-    reads=("classes", "train_size", "test_size"),
-    sizes={"train_size": 500, "test_size": 100},
-    headline=("classes", "train_size"),
-)
+SCHEME = Scheme(deal, ("classes", "train_size", "test_size"), sizes=FEDCAC_SIZES, headline=("classes", "train_size"))
