@@ -1,5 +1,6 @@
 """Decodes images, and names the place of every fault."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -18,6 +19,8 @@ from fedbench.processor import cores
 
 GREY = {"1", "L", "LA"}
 COLOUR = {"RGB", "RGBA", "P", "PA", "CMYK", "YCbCr"}
+DEEP = re.compile(r"(LA|RGB[AX]?|CMYK);16")
+"""Pillow's names of stored pixels with 16 bits per channel."""
 ITEMS_PER_BLOCK = 256
 """Number of images decoded at once."""
 
@@ -54,10 +57,13 @@ def check_format(image: Image.Image, where: str) -> None:
         raise ConfigError(
             f"{where}: {pages} pages; an image has one: save each page that is meant as a file of its own"
         )
-    if image.mode not in GREY | COLOUR:
+    # Of 16 bits of a colour Pillow would read the upper eight.
+    stored = [tile[3] if isinstance(tile[3], str) else tile[3][0] for tile in getattr(image, "tile", ()) if tile[3]]
+    deep = next((form for form in map(str, stored) if DEEP.match(form)), None)
+    if image.mode not in GREY | COLOUR or deep:
         raise ConfigError(
-            f"{where}: pixel format {image.mode}; 8 bits per channel are expected: convert it, or bring its numbers as "
-            "an array"
+            f"{where}: pixel format {deep or image.mode}; 8 bits per channel are expected: convert it, or bring its "
+            "numbers as an array"
         )
 
 

@@ -85,7 +85,7 @@ class SampleReader:
         channels = _channels(array.shape, isinstance(value, torch.Tensor))
         if setting:
             channels = 0 if setting == "first" else 2
-        elif channels is not None and (len(ends := {array.shape[0], array.shape[2]}) == 1 or ends <= {*COLOURS}):
+        elif channels is not None and not _agree_on(channels, array.shape):
             keys = {"first": "the first dimension is the colour", "last": "the last one is"}
             choices = {f"--data.channels {key}": meaning for key, meaning in keys.items()}
             raise open_decision(first.where, f"an image of shape {[*array.shape]}", choices)
@@ -190,6 +190,19 @@ def _channels(shape: tuple[int, ...], tensor: bool) -> int | None:
     if shape[0] == shape[2]:
         return 0 if tensor else 2
     return 0 if shape[0] < shape[2] else 2
+
+
+def _agree_on(channels: int, shape: tuple[int, ...]) -> bool:
+    """Whether whatever speaks for the first or the last dimension as that of the channels speaks for this one.
+
+    One of them is smaller, is a number of colours, or is beside two equal ones, which are height and width.
+    """
+    first, middle, last = shape
+    if first == last or {first, last} <= {*COLOURS}:
+        return False
+    by_colours = {2 * place for place, size in enumerate((first, last)) if size in COLOURS}
+    by_square = {0} if middle == last else {2} if first == middle else set()
+    return by_colours | by_square <= {channels}
 
 
 def _refuse_channels(where: str, channels: Channels | None, possible: bool, what: str) -> None:

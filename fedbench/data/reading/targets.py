@@ -16,6 +16,8 @@ FEW_VALUES = 20
 """Up to this many integer values written as floats are classes by default."""
 REPEATED = 20
 """Integers with gaps that occur at least this often on average are classes by default."""
+HIDDEN = (-1, -9, -99, -100, -999)
+"""Numbers that stand for a label that is not known, where all others are 0 or more."""
 COLUMN_TASKS = ("regression", "binary")
 """Tasks whose targets stay `[n, 1]` if they come so: outputs `[b, 1]` would broadcast against targets `[b]`."""
 
@@ -163,10 +165,11 @@ def _of_whole(values: np.ndarray) -> tuple[str, str]:
     """Integers: classes, unless only the user knows."""
     check_size(values)
     numbers = np.unique(values.astype(np.int64))
-    if numbers[0] == -1 and numbers.tolist() != [-1, 1]:
+    if numbers[0] in HIDDEN and numbers[1:].min(initial=0) >= 0 and numbers.tolist() != [-1, 1]:
         raise TargetError(
             int(np.flatnonzero(values < 0)[0]),
-            "label -1: remove such samples if it means a hidden label, or set --task classification if it is a class",
+            f"label {numbers[0]}: remove such samples if it means a hidden label, or set --task classification if it "
+            "is a class",
         )
     gaps = len(numbers) <= numbers[-1] - numbers[0]
     if len(numbers) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(numbers):

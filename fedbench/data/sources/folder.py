@@ -1,7 +1,7 @@
 """Folders of image files: CLASS or DOMAIN/CLASS, unsplit or below each part, or CLIENT/PART/CLASS."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Literal
@@ -51,10 +51,28 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     if not path.is_dir():
         raise ConfigError(f"data folder:{path}: no such folder")
     parts, remarks = find_parts(path, options)
-    files = tuple(
-        file for part in parts.values() for classes in part.values() for paths in classes.values() for file in paths
-    )
-    return Source(f"folder:{path}", partial(read, path, parts, remarks, options), files, options.model_dump())
+    refuse_two_spellings(path, classes_of(parts["train"]), "classes")
+    refuse_two_spellings(path, [*parts["train"]], "domains")
+    read_parts = partial(read, path, parts, remarks, options)
+    return Source(f"folder:{path}", read_parts, tuple(files_of(parts)), options.model_dump())
+
+
+def files_of(parts: Parts) -> Iterator[Path]:
+    """All image files of all parts."""
+    listings = (listing for part in parts.values() for listing in part.values())
+    return (file for listing in listings for files in listing.values() for file in files)
+
+
+def refuse_two_spellings(path: Path, names: Sequence[str], what: str) -> None:
+    """Raises ConfigError for folders whose names differ in case or blanks alone."""
+    spellings: dict[str, str] = {}
+    for name in names:
+        other = spellings.setdefault("".join(name.split()).casefold(), name)
+        if other != name:
+            raise ConfigError(
+                f"{path}: the folders {other!r} and {name!r} differ in case or blanks alone: join them, or rename one "
+                f"if they are two {what}"
+            )
 
 
 def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
@@ -141,9 +159,18 @@ def classes_of(listing: Listing) -> tuple[str, ...]:
 def has_domains(path: Path) -> bool:
     """Whether all folders hold the same two or more folders and nothing else. Raises ConfigError for a near miss."""
     below = {folder: [*folders_by_name(folder)] for folder in subfolders(path)}
-    if len(below) < 2 or any(len(names) < 2 or images_in(folder) for folder, names in below.items()):
+    if len(below) < 2 or any(len(names) < 2 for names in below.values()):
         return False
     first, *others = below.values()
+    alike = all(set(first) == set(own) for own in others)
+    beside = next((images[0] for folder in below if (images := images_in(folder))), None)
+    if alike and beside is not None:
+        raise ConfigError(
+            f"{beside}: lies beside the folders {first_names(first)}, which all folders of {path} have: move it away "
+            "and they are DOMAIN/CLASS; or set data.domains false (CLASS with folders in it)"
+        )
+    if beside is not None:
+        return False
     every = {name for names in below.values() for name in names}
     for folder, names in below.items():
         if any(set(first) != set(own) for own in others) and set(first).intersection(*others) and set(names) != every:
@@ -151,7 +178,7 @@ def has_domains(path: Path) -> bool:
                 f"{folder}: no folder {min(every - set(names))}, which the other folders have; set data.domains true "
                 "(DOMAIN/CLASS) or false (CLASS with folders in it)"
             )
-    return all(set(first) == set(names) for names in others)
+    return alike
 
 
 def list_images(path: Path, domains: bool) -> Listing:
@@ -196,12 +223,19 @@ def files_below(folder: Path) -> Iterator[Path]:
         yield from (Path(inside, name) for name in names if not name.startswith("."))
 
 
-def files_of_other_kinds(path: Path) -> Iterator[str]:
+def unread_files(path: Path, parts: Parts) -> Iterator[str]:
     """Says what below a folder is not read."""
-    others = sorted(file for file in files_below(path) if not is_image(file.name) and file.name not in BESIDE_IMAGES)
-    if others:
-        example = others[0].relative_to(path)
-        yield f"files of other types are ignored ({len(others)}), for example {example}"
+    read = set(files_of(parts))
+    above = {folder for file in read for folder in file.parents}
+    others, strays = list[Path](), list[Path]()
+    for file in files_below(path):
+        if is_image(file.name):
+            strays += [file] if file not in read and file.parent in above else []
+        elif file.name not in BESIDE_IMAGES:
+            others.append(file)
+    for what, files in (("files of other types", others), ("pictures in no class folder", strays)):
+        if files:
+            yield f"{what} are ignored ({len(files)}), for example {min(files).relative_to(path)}"
     if any(entry for pattern in (MACOSX, f"*/{MACOSX}") for entry in path.glob(pattern)):
         yield f"folders {MACOSX}, which macOS adds to archives, are left out"
 
@@ -217,6 +251,6 @@ def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Cont
         ]
         for part, listing in parts.items()
     }
-    lines = (*remarks, *files_of_other_kinds(path))
+    lines = (*remarks, *unread_files(path, parts))
     train, test, val = items["train"], items.get("test"), items.get("val", ())
     return listed_content(train, test, names, options.size, domains, None, lines, val)

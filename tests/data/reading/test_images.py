@@ -1,5 +1,8 @@
 """Encoded images: pixels, and the place of every fault."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -50,6 +53,20 @@ def test_what_is_no_image_is_named(tmp_path, encode):
     Image.fromarray(np.zeros((2, 2), np.int32)).save(tmp_path / "wide.tif")
     with pytest.raises(ConfigError, match="here: pixel format I"):
         decoder(1, None)(Item(tmp_path / "wide.tif", 0, "here"))
+
+
+@pytest.mark.parametrize(("kind", "channels"), [(2, 3), (4, 2), (6, 4)])
+def test_colours_of_sixteen_bits_are_refused(kind, channels):
+    """Pillow writes none, and reads the upper eight bits."""
+    header = struct.pack(">IIBBBBB", 2, 1, 16, kind, 0, 0, 0)
+    line = b"\0" + np.arange(2 * channels, dtype=">u2").tobytes()
+    parts = {b"IHDR": header, b"IDAT": zlib.compress(line), b"IEND": b""}
+    chunks = [
+        struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+        for name, data in parts.items()
+    ]
+    with pytest.raises(ConfigError, match=r"here: pixel format (RGB|LA|RGBA);16B; 8 bits per channel are expected"):
+        decoder(3, None)(Item(b"\x89PNG\r\n\x1a\n" + b"".join(chunks), 0, "here"))
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,9 @@ def test_a_masked_array_without_gaps_is_an_array():
     assert read(np.ma.masked_array([1.0, 2], [0, 0]))[1].tolist() == [1, 2]
 
 
-@pytest.mark.parametrize("shape", [(3, 4, 3), (1, 5, 1), (8, 8, 8), (1, 5, 3)])
+@pytest.mark.parametrize(
+    "shape", [(3, 4, 3), (1, 5, 1), (8, 8, 8), (1, 5, 3), (9, 9, 103), (103, 9, 9), (2, 40, 3), (3, 40, 2)]
+)
 def test_the_colour_of_an_image_is_asked_for_if_two_dimensions_may_be_it(shape):
     value = np.arange(np.prod(shape)).reshape(shape).astype(np.uint8)
     with pytest.raises(ConfigError, match=r"item 0: an image of shape .* \(--data.channels first\) or .*last\)"):
@@ -154,6 +156,13 @@ def test_the_colour_of_an_image_is_asked_for_if_two_dimensions_may_be_it(shape):
         reader = SampleReader.of(Item(value, 0, "item 0"), None, asked)
         np.testing.assert_array_equal(reader(Item(value, 0, "item 0")), expected)
         assert [(own.how, own.value) for own in reader.decisions] == [("certain", "image"), ("given", asked)]
+
+
+@pytest.mark.parametrize(
+    ("shape", "channels"), [((12, 64, 64), 12), ((64, 64, 12), 12), ((2, 50, 60), 2), ((50, 60, 2), 2), ((40, 2, 3), 3)]
+)
+def test_bands_that_are_fewer_than_pixels_are_channels(shape, channels):
+    assert len(read(np.ones(shape, np.uint8))[1]) == channels
 
 
 @pytest.mark.parametrize("value", [np.ones(3), GREY, Image.fromarray(GREY), np.arange(3)])

@@ -111,6 +111,8 @@ def test_declared_classes_keep_their_numbers():
             0,
             "label -1: remove such samples if it means a hidden label, or set --task class",
         ),
+        (np.array([1, 0, -9]), {}, 2, "label -9: remove such samples"),
+        (np.array([1, 0, -100]), {}, 2, "label -100: remove such samples if it means a hidden label"),
         (CLASSES - 1, {"classes": 9}, 0, "label -1 is outside the class range; 0 to 8"),
         (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is not a whole number"),
         (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is not a row of 0 and 1"),

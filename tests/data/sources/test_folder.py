@@ -147,6 +147,40 @@ def test_a_domain_that_lacks_a_class_is_asked_about(domains):
     assert load(domains, domains=True).class_names == ("cat", "dog", "owl")
 
 
+def test_a_picture_beside_the_classes_of_a_domain_is_asked_about(domains):
+    shutil.copy(domains / "photo" / "cat" / "00.png", domains / "photo" / "stray.png")
+    line = refused(domains)
+    assert "photo/stray.png: lies beside the folders cat, dog, which all folders of" in line
+    assert "data.domains false" in line
+    assert load(domains, domains=False).class_names == ("photo", "sketch")
+    dataset = load(domains, domains=True)
+    assert (dataset.train_rows, dataset.domain_names) == (20, ("photo", "sketch"))
+    assert dataset.warnings == ("pictures in no class folder are ignored (1), for example photo/stray.png",)
+
+
+def test_pictures_beside_class_folders_are_counted(classes):
+    shutil.copy(classes / "cat" / "00.png", classes / "lost.png")
+    assert "pictures in no class folder are ignored (1), for example lost.png" in load(classes).warnings
+
+
+def test_pictures_beside_class_folders_of_a_part_are_counted(parts):
+    shutil.copy(parts / "train" / "cat" / "00.png", parts / "test" / "lost.png")
+    assert "pictures in no class folder are ignored (1), for example test/lost.png" in load(parts).warnings
+
+
+@pytest.mark.parametrize("name", ["Cat", "c at"])
+def test_class_folders_of_two_spellings_are_refused(classes, name):
+    save(classes / name, 2)
+    assert f"the folders {min(name, 'cat')!r} and {max(name, 'cat')!r} differ in case or blanks alone" in refused(
+        classes
+    )
+
+
+def test_domains_of_two_spellings_are_refused(domains):
+    shutil.copytree(domains / "photo", domains / "Photo")
+    assert "rename one if they are two domains" in refused(domains)
+
+
 def test_class_folders_with_one_folder_in_each_are_classes(tmp_path):
     for name in ("cat", "dog"):
         save(tmp_path / "set" / name / "images", 5)
