@@ -19,10 +19,11 @@ from fedbench.tasks import TASKS
 from fedbench.tasks.task import check_score
 
 
-def probe(learner: Learner, data: Batches, outputs: int) -> None:
-    """Tries a forward pass and a gradient step. Raises ConfigError for what would fail in round 1."""
+def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
+    """Tries a forward pass and a gradient step; returns remarks. Raises ConfigError for what would fail in round 1."""
     flat, name = learner.flat, type(learner.module).__name__
-    x, y = data.batch(torch.arange(min(2, len(data)), device=learner.device))
+    # As many samples as outputs would hide that a model exchanges the two.
+    x, y = data.batch(torch.arange(min(3 if outputs == 2 else 2, len(data)), device=learner.device))
     inputs = inputs_of(learner.module)
     given = f"of shape {tuple(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"
     if x.dtype == torch.int64:
@@ -37,6 +38,20 @@ def probe(learner: Learner, data: Batches, outputs: int) -> None:
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(trial=True)))
     learner.ledger.clear()
+    if not learner.task.classes or not _are_probabilities(outputs_of(output)):
+        return []
+    return [
+        f"model {name}: forward(x) returns probabilities, which add up to 1: the reported loss takes them for scores "
+        "before the softmax; return those"
+    ]
+
+
+def _are_probabilities(scores: object) -> bool:
+    """Whether scores of several samples are rows of shares."""
+    if not isinstance(scores, Tensor) or scores.ndim != 2 or min(scores.shape) < 2:
+        return False
+    rows = scores.float()
+    return bool((rows >= 0).all()) and torch.allclose(rows.sum(1), torch.ones(len(rows), device=rows.device), atol=1e-3)
 
 
 def check_outputs(learner: Learner, output: object, count: int, outputs: int, target: tuple[int, ...] = ()) -> None:

@@ -151,7 +151,7 @@ def _check_model(run: ResolvedRun, partition: Partition, seed: int, say: Callabl
     _check_gradients(config, method, learner)
     held = ClientData(config, dataset, partition, learner.device, learner.dtype)
     data, test = (held.split([0], part, (seed, 0, 0)) for part in ("train", "test"))
-    probe(learner, data, dataset.outputs)
+    doubts = [*doubts, *probe(learner, data, dataset.outputs)]
     probe_metrics(learner, test)
     if config.evaluate.module_metrics:
         probe_logged(learner, test)

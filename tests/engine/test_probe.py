@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 
 from fedbench.engine.fit import Fit
@@ -55,6 +56,28 @@ def test_the_probe_asks_which_of_two_tensors_are_the_scores(learner, net, blobs)
 
     with pytest.raises(ConfigError, match=r"returns 2 tensors of shape \[2, 3\], and each could be the outputs"):
         probe(learner(Two), blobs(8), 3)
+
+
+def test_probabilities_in_place_of_scores_are_named(learner, net, blobs):
+    class Softmaxed(net):
+        def forward(self, x):
+            return super().forward(x).softmax(1)
+
+    (line,) = probe(learner(Softmaxed), blobs(8), 3)
+    assert line.startswith("model Softmaxed: forward(x) returns probabilities, which add up to 1: the reported loss")
+    assert probe(learner(net), blobs(8), 3) == []
+
+
+def test_a_model_that_exchanges_samples_and_classes_is_refused_with_any_number_of_classes(learner, net, blobs):
+    class Transposed(net):
+        def forward(self, x):
+            return super().forward(x)[:, :2].T
+
+        def training_step(self, batch, batch_idx):
+            return F.cross_entropy(self(batch[0]).T, batch[1].clamp(max=1))
+
+    with pytest.raises(ConfigError, match=r"of shape \[batch, 2\], it returned \(2, 3\) for a batch of 3"):
+        probe(learner(Transposed), blobs(8), 2)
 
 
 def test_copies_of_the_model_are_named(learner, net):
