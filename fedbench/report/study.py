@@ -227,8 +227,9 @@ class Study:
         return [label for label in self.failures if label not in self.plan.references]
 
     def reason(self, label: str) -> str:
-        """Why the first failed run of a method failed, or ""."""
-        errors = [e.error or "no reason recorded" for e in self.plan.failed() if e.label == label]
+        """Why the first failed run of a method failed, a final one if there is any, or ""."""
+        failed = sorted(self.plan.failed(), key=lambda entry: entry.role != "final")
+        errors = [entry.error or "no reason recorded" for entry in failed if entry.label == label]
         diverged = [f"no finite test {self.metric.label} at the last evaluated round"] * bool(
             self.diverged_seeds(label)
         )

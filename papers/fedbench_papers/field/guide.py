@@ -10,6 +10,8 @@ from fedbench_papers.field.standings import Field, Standing
 
 MOST_NAMED = 3
 """Methods that are named as equally good."""
+SIMPLEST = ("fedavg", FINE_TUNED)
+"""Methods that come first where they are as good as others: one model for all, and that model fine-tuned."""
 
 
 @dataclass(frozen=True)
@@ -31,8 +33,7 @@ def guide(field: Field) -> list[Advice]:
 def advice(field: Field, setting: str) -> Advice:
     """Of the methods that were shown to be better than local training, one of the possible best if there is any.
 
-    A fine-tuned shared model comes first, because it is the simplest, then what takes the least processor time. Local
-    training without any.
+    The simplest come first, then what takes the least processor time. Local training without any.
     """
     judged, possible = field.judged(setting), field.possible_best(setting)
     better = better_than_local(field, setting)
@@ -42,11 +43,11 @@ def advice(field: Field, setting: str) -> Advice:
         why = f"{told}, and none was shown to be better than local training."
         return Advice(setting, like, BASELINE, "no gain was shown", why)
     both = [one for one in better if one.may_be_best]
-    first = min(both or better, key=lambda one: (one.method != FINE_TUNED, _cost(field, one)))
+    first = min(both or better, key=lambda one: (*(one.method != simple for simple in SIMPLEST), _cost(field, one)))
     assert first.over_local is not None
     shown = f"{len(better)} {'was' if len(better) == 1 else 'were'} shown to be better than local training"
     why = f"{told}, and {shown}, {len(both)} of both kinds."
-    if first.method == FINE_TUNED:
+    if first.method in SIMPLEST:
         why += f" {first.method} is the simplest of them."
     elif len(both or better) > 1:
         why += f" {first.method} takes the least processor time of them."

@@ -30,6 +30,15 @@ def test_the_cheapest_of_the_best_comes_first_where_fine_tuning_is_behind():
     assert "fedper takes the least processor time of them." in one.why
 
 
+def test_one_model_for_all_comes_first_where_it_is_as_good():
+    scores = {"local": [0.5], "fedavg": [0.7], "fedavg-ft": [0.7], "fedper": [0.7]}
+    gains, seconds = dict.fromkeys(("fedavg", "fedavg-ft", "fedper"), UP), {"fedavg": 3, "fedavg-ft": 2, "fedper": 1}
+    rows = rows_of("a", scores, gains, [*gains], seconds=seconds)
+    one = advice(Field(FieldRecord().with_setting("a", rows, about("A"))), "a")
+    assert one.first == "fedavg"
+    assert "fedavg is the simplest of them. Not told apart from it:" in one.why
+
+
 def test_a_method_that_was_shown_to_be_better_comes_before_a_possible_best_that_was_not():
     scores, gains = {"local": [0.5], "fedavg-ft": [0.6], "fedper": [0.9]}, {"fedavg-ft": UP, "fedper": OPEN}
     rows = rows_of("a", scores, gains, ["fedper"])

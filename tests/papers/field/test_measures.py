@@ -11,6 +11,7 @@ from scipy import stats
 from fedbench.report.leaderboard import leaderboard
 from fedbench.report.study import Study
 from fedbench.results.contrasts import contrast
+from fedbench.results.plan import Entry
 from fedbench.results.statistics import interval
 from fedbench_papers.field.measures import about, beside_recorded, doubt_of, heterogeneity, looks_of, measure
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
@@ -100,6 +101,8 @@ def test_a_method_of_which_a_seed_failed_is_not_judged_and_says_why(out):
     study = Study.load(out / "field" / "digits")
     place = next(i for i, e in enumerate(study.plan.entries) if (e.role, e.label, e.seed) == ("final", "fedper", 1))
     study.plan.entries[place] = replace(study.plan.entries[place], status="failed", error="no memory")
+    other = Entry("candidate", "fedper", {}, 90, "x", "failed", "diverged in tuning")
+    study.plan.entries.insert(0, other)
     told = about(study, {"point": "after_agg"}, {})
     assert told["failed"] == {"fedper": "1 of 6 seeds of fedper failed: no memory"}
 
