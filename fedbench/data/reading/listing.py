@@ -2,9 +2,9 @@
 
 import csv
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unicodedata import normalize
 
 from fedbench.config import DataConfig
@@ -141,19 +141,12 @@ def path_below(folder: Path, name: str, where: str) -> Path:
 
 
 def listed_content(
-    train: list[Item],
-    test: list[Item] | None,
-    names: tuple[str, ...],
-    size: int | None,
-    domain_names: tuple[str, ...] = (),
-    channels: int | None = 3,
-    warnings: tuple[str, ...] = (),
-    val: Sequence[Item] = (),
+    parts: Mapping[str, Sequence[Item]], names: tuple[str, ...], size: int | None, channels: int | None = 3, **more: Any
 ) -> Content:
-    """A set of image files. test: None if it has one part. size: resize to size x size; channels: None to detect them;
-    val: its own part.
+    """A set of image files. parts: the images of train, and perhaps val and test; names: of the classes.
+
+    size, channels, more: as in `image_content`.
     """
-    items = [*train, *val, *(test or ())]
-    parts = {"train": len(train), "val": len(val)} | ({} if test is None else {"test": len(test)})
-    described = {"classes": len(names), "class_names": names, "domain_names": domain_names, "warnings": warnings}
-    return image_content(parts, lambda: items, size, channels, **described)
+    items = [item for part in ("train", "val", "test") for item in parts.get(part, ())]
+    sizes = {part: len(images) for part, images in parts.items()}
+    return image_content(sizes, lambda: items, size, channels, classes=len(names), class_names=names, **more)

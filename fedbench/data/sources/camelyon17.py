@@ -56,7 +56,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
         label = checked_label(row.tumor, len(CLASSES), f"{folder / 'metadata.csv'}, {file.name}")
         items[part].append(Item(file, label, str(file), hospitals.index(row.center)))
     names = tuple(f"hospital {number}" for number in hospitals)
-    return listed_content(items["train"], items["test"], CLASSES, options.size, names, val=items["val"])
+    del items[""]
+    return listed_content(items, CLASSES, options.size, domain_names=names)
 
 
 def read_metadata(file: Path) -> pd.DataFrame:

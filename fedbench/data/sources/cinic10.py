@@ -37,7 +37,8 @@ class Options(Section):
 
 def read(name: str, folder: Path, options: Options) -> Content:
     train = [item for part in ("train", "valid")[: 1 + options.join_val] for item in listed_items(folder / part)]
-    return listed_content(train, listed_items(folder / "test"), CIFAR10_CLASSES, None, CINIC_DOMAINS)
+    parts = {"train": train, "test": listed_items(folder / "test")}
+    return listed_content(parts, CIFAR10_CLASSES, None, domain_names=CINIC_DOMAINS)
 
 
 def listed_items(part: Path) -> list[Item]:

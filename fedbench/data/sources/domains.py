@@ -27,7 +27,8 @@ from fedbench.data.reading.parts import is_test_row
 from fedbench.data.reading.published import Download, Extent, PublishedSet
 from fedbench.errors import ConfigError
 
-TwoParts = tuple[list[Item], list[Item]]
+Parts = dict[str, list[Item]]
+"""The images of train and test."""
 SPLITS_FILE = "splits.csv"
 
 
@@ -150,29 +151,29 @@ def read(name: str, folder: Path, options: Options) -> Content:
     else:
         parts = by_turns(folder, layout)
         warnings = ("no lists of parts: every fifth image of each class and domain is a test image",)
-    for word, items in zip(("training", "test"), parts, strict=True):
+    for word, items in zip(("training", "test"), parts.values(), strict=True):
         for number, domain in enumerate(layout.domains):
             if number not in {item.domain for item in items}:
                 raise ConfigError(f"{folder / domain}: no {word} images of this domain")
     size = options.size or layout.size
-    return listed_content(*parts, layout.classes, size, layout.domains, warnings=warnings)
+    return listed_content(parts, layout.classes, size, domain_names=layout.domains, warnings=warnings)
 
 
-def by_turns(folder: Path, layout: FolderLayout) -> TwoParts:
-    parts: TwoParts = ([], [])
+def by_turns(folder: Path, layout: FolderLayout) -> Parts:
+    parts: Parts = {"train": [], "test": []}
     for domain, name_of_domain in enumerate(layout.domains):
         require_folders(folder / name_of_domain, layout.classes)
         for label, name in enumerate(layout.classes):
             for index, file in enumerate(nonempty_images(folder / name_of_domain / name)):
-                parts[is_test_row(index)].append(Item(file, label, str(file), domain))
+                parts["test" if is_test_row(index) else "train"].append(Item(file, label, str(file), domain))
     return parts
 
 
-def by_lists(folder: Path, layout: FolderLayout) -> TwoParts:
+def by_lists(folder: Path, layout: FolderLayout) -> Parts:
     """Lines `DOMAIN/CLASS/FILE NUMBER`; each class must always have the same number."""
-    parts: TwoParts = ([], [])
+    parts: Parts = {"train": [], "test": []}
     seen, numbers = SeenFiles(), dict[str, str]()
-    for part, suffix in enumerate(layout.lists):
+    for part, suffix in zip(parts, layout.lists, strict=True):
         for domain in layout.domains:
             path = folder / f"{domain}{suffix}"
             if not path.is_file():
@@ -199,9 +200,9 @@ def check_number(numbers: dict[str, str], name: str, row: ListedImage) -> None:
         raise ConfigError(f"{row.where}: number {class_number} is class {name}, before it was {other}")
 
 
-def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
+def by_table(folder: Path, layout: FolderLayout) -> Parts:
     """splits.csv: columns path and part; others are ignored."""
-    parts, seen = dict[str, list[Item]](train=[], test=[]), SeenFiles()
+    parts, seen = Parts(train=[], test=[]), SeenFiles()
     for path, part, row in read_columns(folder / SPLITS_FILE, "path", "part"):
         if part not in parts:
             raise ConfigError(f"{row.where}: part {part!r}; expected train or test")
@@ -209,7 +210,7 @@ def by_table(folder: Path, layout: FolderLayout) -> TwoParts:
         if item is None:
             raise ConfigError(f"{row.where}: {path} is not in a class of this set")
         parts[part].append(item)
-    return parts["train"], parts["test"]
+    return parts
 
 
 def listed_item(folder: Path, layout: FolderLayout, path: str, row: ListedImage, seen: SeenFiles) -> Item | None:

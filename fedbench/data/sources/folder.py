@@ -252,5 +252,4 @@ def read(path: Path, parts: Parts, remarks: list[str], options: Options) -> Cont
         for part, listing in parts.items()
     }
     lines = (*remarks, *unread_files(path, parts))
-    train, test, val = items["train"], items.get("test"), items.get("val", ())
-    return listed_content(train, test, names, options.size, domains, None, lines, val)
+    return listed_content(items, names, options.size, None, domain_names=domains, warnings=lines)

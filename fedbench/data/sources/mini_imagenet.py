@@ -49,9 +49,9 @@ def read(name: str, folder: Path, options: Options) -> Content:
             path = seen.add(path_below(folder / "images", file, row.where), row.where)
             listed.setdefault(number, []).append((path, f"{path} ({row.where})"))
     names = tuple(sorted(listed))
-    parts: tuple[list[Item], list[Item]] = ([], [])
+    parts: dict[str, list[Item]] = {"train": [], "test": []}
     for label, number in enumerate(names):
         for index, (path, where) in enumerate(listed[number]):
-            parts[index % EVERY == EVERY - 1].append(Item(path, label, where))
+            parts["test" if index % EVERY == EVERY - 1 else "train"].append(Item(path, label, where))
     warnings = ("every sixth image of each class is a test image: the published parts are disjoint in classes",)
-    return listed_content(*parts, names, options.size, warnings=warnings)
+    return listed_content(parts, names, options.size, warnings=warnings)

@@ -44,7 +44,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
         raise ConfigError(f"{folder / 'wnids.txt'}: a class is listed twice")
     words = {row.values[0]: row.values[-1].split(",")[0] for row in read_list(folder / "words.txt", "\t")}
     names = tuple(words.get(number, number) for number in numbers)
-    return listed_content(train_items(folder, numbers), val_items(folder, numbers), names, options.size)
+    parts = {"train": train_items(folder, numbers), "test": val_items(folder, numbers)}
+    return listed_content(parts, names, options.size)
 
 
 def train_items(folder: Path, numbers: tuple[str, ...]) -> list[Item]:
