@@ -18,8 +18,10 @@ Draws = dict[str, Tensor]
 
 @dataclass(frozen=True)
 class Augmentation:
-    """kinds: flip (left to right, every second image), rotate (by up to `degrees`), crop (from a black frame of
-    `padding` pixels, same size).
+    """Random changes of images.
+
+    kinds: flip (left to right, every second image), rotate (by up to `degrees`), crop (from a black frame of `padding`
+    pixels, same size).
     """
 
     kinds: Sequence[str]

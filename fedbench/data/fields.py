@@ -36,10 +36,11 @@ Tree = Leaf | dict[str, "Tree"] | tuple["Tree", ...]
 
 @dataclass(frozen=True)
 class Fields:
-    """sample: the arrays of a packed sample; None if a sample is one array, which is not packed.
+    """The structure of batches.
 
-    key, label: the keys of sample and target in batches that are dicts, as the items are; None: a batch is (sample,
-    target). A packed sample that is a dict has no key: its own keys stand beside the target's.
+    sample: the arrays of a packed sample; None if a sample is one array, which is not packed. key, label: the keys of
+    sample and target in batches that are dicts, as the items are; None: a batch is (sample, target). A packed sample
+    that is a dict has no key: its own keys stand beside the target's.
     """
 
     sample: Tree | None

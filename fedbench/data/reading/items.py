@@ -70,7 +70,7 @@ class GivenPart:
 
     @classmethod
     def of(cls, name: str, part: str, data: Any, keys: Keys) -> "GivenPart":
-        """Raises ConfigError if the data have no length or no items."""
+        """A part of data that a user brings. Raises ConfigError if it has no length or no items."""
         where = f"data {name}, {part} item"
         data = items_of_columns(data, where)
         if isinstance(data, np.ndarray | torch.Tensor) or hasattr(data, "to_numpy"):

@@ -75,10 +75,10 @@ class Download:
 
 @dataclass(frozen=True)
 class PublishedSet:
-    """extent: how large the set is. names: the files and folders that must be there, in one folder, each possibly
-    packed as NAME.gz.
+    """A published set.
 
-    below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
+    extent: how large it is. names: the files and folders that must be there, in one folder, each possibly packed as
+    NAME.gz. below: folders of the root in which they may lie. extras: patterns of further files that belong to the set.
     is_needed: which files of an archive are needed. downloads: what is fetched; none where nobody publishes an address
     with a checksum. sums: MD5 by name of files that are fetched in an archive. origin: where the files are to be had.
     pickled: they are Python pickles. images: how many samples the set has, where no checksum would tell that some are

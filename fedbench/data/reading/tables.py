@@ -73,9 +73,9 @@ class TableReader:
     owner: str | None = None
 
     def content(self, rows: TableRows, whole: pd.DataFrame, sizes: dict[str, int]) -> Content:
-        """sizes: rows of train, val and test, in this order; without a test part the table has one.
+        """The content of a whole table. Raises ConfigError.
 
-        Raises ConfigError.
+        sizes: rows of train, val and test, in this order; without a test part the table has one.
         """
         whole = with_float_columns(whole)
         roles = self.roles(rows.where, whole)
@@ -286,7 +286,7 @@ def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray
 
 
 def table_targets(rows: TableRows, reader: TableReader, values: np.ndarray) -> Targets:
-    """Raises ConfigError."""
+    """The targets of all rows, as the task of a reader reads them. Raises ConfigError."""
     try:
         return read_targets(values, reader.task, reader.names, reader.classes)
     except TargetError as error:

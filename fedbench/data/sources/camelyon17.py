@@ -61,7 +61,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
 
 
 def read_metadata(file: Path) -> pd.DataFrame:
-    """Raises ConfigError."""
+    """The table of all patches. Raises ConfigError."""
     with refuse_damage(file, "not a table"):
         table = pd.read_csv(file, index_col=0, dtype={"patient": str})
     absent = [name for name in COLUMNS if name not in table.columns]

@@ -34,10 +34,10 @@ SPLITS_FILE = "splits.csv"
 
 @dataclass(frozen=True)
 class FolderLayout:
-    """domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published.
+    """What a set consists of.
 
-    images: the published number, 0 if it depends on the lists. lists: suffixes of the lists of training and test
-    images.
+    domains, classes: names of folders, in the order of their numbers. size: pixels a side, None as published. images:
+    the published number, 0 if it depends on the lists. lists: suffixes of the lists of training and test images.
     """
 
     domains: tuple[str, ...]

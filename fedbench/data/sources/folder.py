@@ -182,7 +182,7 @@ def has_domains(path: Path) -> bool:
 
 
 def list_images(path: Path, domains: bool) -> Listing:
-    """Raises ConfigError."""
+    """The images of a part by domain and class. Raises ConfigError."""
     folders = folders_by_name(path) if domains else {"": path}
     classes = {domain: by_class(folder) for domain, folder in folders.items()}
     if not any(classes.values()):
@@ -205,7 +205,7 @@ def by_class(path: Path, empty: bool = False) -> dict[str, list[Path]]:
 
 
 def images_below(folder: Path) -> Iterator[Path]:
-    """Raises ConfigError for a link whose file is gone."""
+    """The image files in a folder and below it. Raises ConfigError for a link whose file is gone."""
     for file in files_below(folder):
         if is_image(file.name):
             if not file.exists():

@@ -57,7 +57,7 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None, be
 
 
 def source_of_objects(config: DataConfig, data: GivenData, beside: Beside) -> Source:
-    """Raises ConfigError."""
+    """The source of tables, or of anything with items. Raises ConfigError."""
     if data.kind != TABLE:
         return source_of_items(config, data, beside)
     table = checked_data_options(config, TableOptions)
@@ -100,7 +100,7 @@ def refuse_reading(name: str) -> NoReturn:
 
 
 def read_tables(config: DataConfig, parts: Mapping[str, Any], reader: TableReader) -> Content:
-    """Raises ConfigError."""
+    """The content of the tables of all parts, with their clients if they have any. Raises ConfigError."""
     where = f"data {config.name}"
     pieces = {part: [as_pandas(where, table, reader) for table in pieces_in(tables)] for part, tables in parts.items()}
     rows, whole = join_parts(where, [(part, table) for part, tables in pieces.items() for table in tables])

@@ -100,7 +100,7 @@ def read(files: list[Path], classes: int | None, options: Options, task: str) ->
 
 
 def read_file(file: Path) -> ClientFile:
-    """Raises ConfigError."""
+    """The samples and targets of a client in one part. Raises ConfigError."""
     with refuse_damage(file, "not a file of PFLlib"):
         with ZipFile(file) as packed, packed.open("data.npy") as stream:
             version = np.lib.format.read_magic(stream)
