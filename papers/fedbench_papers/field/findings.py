@@ -134,10 +134,11 @@ def never_better_than_fine_tuning(field: Field) -> Iterator[Finding]:
     never, some = [m for m, where in better.items() if not where], {m: w for m, w in better.items() if w}
     text = f"{len(never)} of {plural(len(better), 'method')} were in no setting shown to be better than {FINE_TUNED}"
     text += f", and {sum(worse[m] > 0 for m in never)} of these are worse somewhere."
-    if some:
-        by_count = sorted(some.items(), key=lambda pair: -len(pair[1]))
-        listed = [f"{method} ({'; '.join(map(field.title, where))})" for method, where in by_count]
-        text += f" Better somewhere: {', '.join(listed)}."
+    alike: dict[tuple[str, ...], list[str]] = {}
+    for method, where in some.items():
+        alike.setdefault(tuple(where), []).append(method)
+    for places, methods in sorted(alike.items(), key=lambda pair: -len(pair[0])):
+        text += f" Better in {'; '.join(map(field.title, places))}: {', '.join(methods)}."
     if never:
         text += f" Nowhere: {', '.join(never)}."
     yield Finding(f"Which methods are better than {FINE_TUNED}?", text, FIXED)

@@ -38,7 +38,7 @@ def test_which_methods_are_better_than_fine_tuning():
     text = said(Field(made_record()))["Which methods are better than fedavg-ft?"]
     assert "2 of 2 methods were in no setting shown to be better than fedavg-ft" in text
     assert "1 of these are worse somewhere" in text
-    assert "Better somewhere: fedper (S0; S1; S2; S3)" in said(many(4))["Which methods are better than fedavg-ft?"]
+    assert "Better in S0; S1; S2; S3: fedper." in said(many(4))["Which methods are better than fedavg-ft?"]
 
 
 def test_the_worst_off_clients():
