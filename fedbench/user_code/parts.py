@@ -19,6 +19,7 @@ from fedbench.user_code.forms import (
     is_table,
     shape_of,
 )
+from fedbench.user_code.frames import Named, holds_more_than_numbers, join_columns, with_columns_by_name
 
 NAMES = {
     "train": ("train", "training"),
@@ -76,7 +77,23 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
         loaders = loaders_of(value)
         parts = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
         return ObjectParts(parts, collate_of(value, loaders), loading_of(loaders["train"]))
-    return ObjectParts(_as_tables(_find_parts(_without_arrow(value), keys)))
+    return ObjectParts(_as_tables(with_one_order(_find_parts(_without_arrow(value), keys))))
+
+
+def with_one_order(parts: Mapping[str, Any]) -> dict[str, Any]:
+    """The parts with the columns of frames in the order of the first part or client, by name. Raises ConfigError."""
+    first: dict[str, Named] = {}
+    return {
+        name: ByClient(
+            {
+                client: with_columns_by_name(f"the {name} part of client {client}", piece, first)
+                for client, piece in part.items()
+            }
+        )
+        if isinstance(part, ByClient)
+        else with_columns_by_name(f"the {name} part", part, first)
+        for name, part in parts.items()
+    }
 
 
 def pieces_in(part: Any) -> list[Any]:
@@ -261,36 +278,14 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
     pieces = [piece for part in parts.values() for piece in pieces_in(part)]
     if not all(form_of(piece) == "arrays" and is_table(piece[0]) for piece in pieces):
         return parts
-    if not any(_holds_more_than_numbers(piece[0]) for piece in pieces):
+    if not any(holds_more_than_numbers(piece[0]) for piece in pieces):
         return parts
     return {
-        name: ByClient({client: _join_columns(name, *piece) for client, piece in part.items()})
+        name: ByClient({client: join_columns(name, *piece) for client, piece in part.items()})
         if isinstance(part, ByClient)
-        else _join_columns(name, *part)
+        else join_columns(name, *part)
         for name, part in parts.items()
     }
-
-
-def _join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:
-    """One table of samples, target and users. Raises ConfigError."""
-    added = {"label": target} | ({} if users is None else {"user": users})
-    for key, values in added.items():
-        if len(values) != len(samples):
-            raise ConfigError(
-                f"data, {part} items: {len(samples)} rows of samples and {len(values)} rows of {key}s; "
-                "all must have the same number"
-            )
-        if key in samples.columns:
-            raise ConfigError(
-                f"data: the samples have a column {key}, and it is not the {key}; rename it, or pass one table"
-            )
-        if len(getattr(values, "shape", (0,))) > 1 and values.shape[1] > 1:
-            raise ConfigError(
-                f"data: the samples are a table with columns of text, which takes one {key} per row, not "
-                f"{values.shape[1]}; encode these columns as numbers"
-            )
-    rows = {key: values.to_numpy() if hasattr(values, "to_numpy") else values for key, values in added.items()}
-    return samples.assign(**{key: [*(own.ravel() if hasattr(own, "ravel") else own)] for key, own in rows.items()})
 
 
 def _not_understood(value: Any) -> ConfigError:
@@ -315,10 +310,3 @@ def _four_arrays(value: Sequence[Any]) -> dict[str, Any]:
             "(X_train, y_train, X_test, y_test)"
         )
     return {"train": tuple(value[:2]), "test": tuple(value[2:])}
-
-
-def _holds_more_than_numbers(table: Any) -> bool:
-    """Whether a table of pandas has columns that are neither numbers nor truth values."""
-    from pandas.api.types import is_numeric_dtype
-
-    return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))

@@ -29,7 +29,7 @@ from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
 from fedbench.user_code.forms import form_of
 from fedbench.user_code.given_data import GivenData, given_data
-from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, pieces_in
+from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, pieces_in, with_one_order
 
 TABLE = "table"
 HAS_COLUMNS = True
@@ -77,7 +77,7 @@ def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Sour
     reading = DataConfig(name=config.name, task=config.task, **options)
     keys = SectionKeys(config.task, options.get("user"))
     if isinstance(made, dict) and [*made] == ["train", "test"] and not entries_by_client(made["train"], keys):
-        source = factory.source(reading, made, beside)
+        source = factory.source(reading, with_one_order(made), beside)
     else:
         try:
             data = GivenData.of(config.name, made, keys)

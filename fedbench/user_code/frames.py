@@ -1,0 +1,99 @@
+"""Frames in several pieces of data, whose columns belong together by name, and frames with columns of text."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fedbench.errors import ConfigError
+from fedbench.user_code.forms import form_of, is_table
+
+PLACES = ("samples", "targets", "users")
+"""What arrays hold by their place."""
+
+
+class Named(NamedTuple):
+    """The names of a frame's columns, and the piece that it is in."""
+
+    names: list[str]
+    where: str
+
+
+def with_columns_by_name(where: str, piece: Any, first: dict[str, Named]) -> Any:
+    """A piece (X, y), (X, y, users) or dict of columns, its frames with their columns in the order of the first ones.
+
+    first: those of earlier pieces, to which this one adds. Raises ConfigError for frames with other columns, and for
+    frames whose rows are in another order than those of the samples.
+    """
+    if form_of(piece) not in ("arrays", "columns"):
+        return piece
+    columns = {**piece} if isinstance(piece, Mapping) else dict(zip(PLACES, piece, strict=False))
+    _check_rows(where, columns)
+    ordered = {
+        what: _with_order(where, what, column, first) if is_table(column) else column
+        for what, column in columns.items()
+    }
+    if all(ordered[what] is column for what, column in columns.items()):
+        return piece
+    return ordered if isinstance(piece, Mapping) else tuple(ordered.values())
+
+
+def holds_more_than_numbers(table: Any) -> bool:
+    """Whether a table of pandas has columns that are neither numbers nor truth values."""
+    from pandas.api.types import is_numeric_dtype
+
+    return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))
+
+
+def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:
+    """One table of samples, target and users. Raises ConfigError."""
+    added = {"label": target} | ({} if users is None else {"user": users})
+    for key, values in added.items():
+        if len(values) != len(samples):
+            raise ConfigError(
+                f"data, {part} items: {len(samples)} rows of samples and {len(values)} rows of {key}s; "
+                "all must have the same number"
+            )
+        if key in samples.columns:
+            raise ConfigError(
+                f"data: the samples have a column {key}, and it is not the {key}; rename it, or pass one table"
+            )
+        if len(getattr(values, "shape", (0,))) > 1 and values.shape[1] > 1:
+            raise ConfigError(
+                f"data: the samples are a table with columns of text, which takes one {key} per row, not "
+                f"{values.shape[1]}; encode these columns as numbers"
+            )
+    rows = {key: values.to_numpy() if hasattr(values, "to_numpy") else values for key, values in added.items()}
+    return samples.assign(**{key: [*(own.ravel() if hasattr(own, "ravel") else own)] for key, own in rows.items()})
+
+
+def _with_order(where: str, what: str, frame: Any, first: dict[str, Named]) -> Any:
+    """A frame with its columns in the order of the first one. Raises ConfigError if they have other names."""
+    names = [str(name).strip() for name in frame.columns]
+    known = first.setdefault(what, Named(names, where))
+    if names == known.names:
+        return frame
+    missing, extra = ([name for name in a if name not in b] for a, b in ((known.names, names), (names, known.names)))
+    if missing or extra:
+        lack = [f"lack {', '.join(missing)}"] if missing else []
+        have = [f"have {', '.join(extra)} besides"] if extra else []
+        raise ConfigError(
+            f"data: in {where} the columns of {what} {' and '.join(lack + have)}, unlike in {known.where}; name them "
+            "alike, or pass arrays (.to_numpy()), which go by position"
+        )
+    if len({*names}) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(f"data: in {where} two columns of {what} are called {twice}; rename one")
+    return frame[[frame.columns[names.index(name)] for name in known.names]]
+
+
+def _check_rows(where: str, columns: Mapping[str, Any]) -> None:
+    """Raises ConfigError if columns of pandas have the same index in different orders."""
+    indexed = [(what, column.index) for what, column in columns.items() if hasattr(column, "iloc")]
+    for what, index in indexed[1:]:
+        known, first = indexed[0]
+        if index.equals(first) or not (index.is_unique and first.is_unique):
+            continue
+        if {*index} == {*first}:
+            raise ConfigError(
+                f"data: in {where} {known} and {what} have the same index in different orders; sort them alike (.loc), "
+                "or pass arrays (.to_numpy()), which go by position"
+            )
