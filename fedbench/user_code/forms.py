@@ -66,6 +66,11 @@ def are_tables_alike(value: Any) -> bool:
     return len(tables) == 1 or all({*table.columns} & {*tables[0].columns} for table in tables[1:])
 
 
+def is_masked(value: Any) -> bool:
+    """Whether NumPy's mask hides some of its numbers."""
+    return hasattr(value, "filled") and hasattr(value, "mask") and bool(value.mask.any())
+
+
 def shape_of(value: Any) -> tuple[int, ...]:
     """The shape of an array, or of a list by its first entries."""
     if hasattr(value, "shape"):

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError
-from fedbench.user_code.forms import form_of, is_table
+from fedbench.user_code.forms import form_of, is_masked, is_table
 
 PLACES = ("samples", "targets", "users")
 """What arrays hold by their place."""
@@ -61,8 +61,15 @@ def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any
                 f"data: the samples are a table with columns of text, which takes one {key} per row, not "
                 f"{values.shape[1]}; encode these columns as numbers"
             )
-    rows = {key: values.to_numpy() if hasattr(values, "to_numpy") else values for key, values in added.items()}
-    return samples.assign(**{key: [*(own.ravel() if hasattr(own, "ravel") else own)] for key, own in rows.items()})
+        if is_masked(values):
+            raise ConfigError(f"data, {part} items: the {key}s have masked values; fill them in, or leave the rows out")
+    return samples.assign(**{key: _values(values) for key, values in added.items()})
+
+
+def _values(column: Any) -> list[Any]:
+    """The values of a column of any kind."""
+    rows = column.to_numpy() if hasattr(column, "to_numpy") else column
+    return [*(rows.ravel() if hasattr(rows, "ravel") else rows)]
 
 
 def _with_order(where: str, what: str, frame: Any, first: dict[str, Named]) -> Any:

@@ -20,6 +20,8 @@ from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
 from fedbench.data.reading.structure import StructureReader, is_array, is_structure
 from fedbench.data.reading.targets import piece_of
 from fedbench.errors import ConfigError, RunError
+from fedbench.tasks.class_numbers import in_order
+from fedbench.user_code.forms import is_masked
 from fedbench.user_code.memory import add_memory
 
 PROBES, FEW_ITEMS = 32, 1000
@@ -112,13 +114,18 @@ class GivenPart:
 
     def item(self, index: int) -> Item:
         """One item, unchanged. Raises ConfigError."""
-        where = self.place(index)
-        try:
-            item = self.data[index]
-        except Exception as error:
-            raise ConfigError(f"{where}: cannot be read: {RunError.of(error)}") from error
+        where, item = self.place(index), self._as_given(index)
         sample, target, domain = self._fields(item, where)
+        for what, value in (("target", target), ("user", domain)):
+            refuse_masked(where, what, value)
         return Item(sample, unwrap_target(target), where, self._domain(domain, where), self._beside(item, where))
+
+    def _as_given(self, index: int) -> Any:
+        """One item as the data set has it. Raises ConfigError."""
+        try:
+            return self.data[index]
+        except Exception as error:
+            raise ConfigError(f"{self.place(index)}: cannot be read: {RunError.of(error)}") from error
 
     def _beside(self, item: Any, where: str) -> tuple[Any, Any]:
         """The values by which a partition groups and orders items, None for none. Raises ConfigError."""
@@ -133,7 +140,7 @@ class GivenPart:
                 f"frame ({DOMAIN}, for partition.test_by, is the third value of an item)"
             )
         columns = columns.among([*item], where, "key")
-        values = [unwrap_value(item[key]) if key else None for key in columns]
+        values = [unwrap_value(item[key]) if key and not is_masked(item[key]) else None for key in columns]
         for key, value in zip(columns, values, strict=True):
             if key and (value is None or value != value):
                 raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
@@ -257,6 +264,12 @@ class GivenPart:
         )
 
 
+def refuse_masked(where: str, what: str, value: Any) -> None:
+    """Raises ConfigError for a target or user of which NumPy's mask hides numbers."""
+    if is_masked(value):
+        raise ConfigError(f"{where}: the {what} has masked numbers; fill them in, x.filled(...), or leave it out")
+
+
 def names_of_column(data: Any, label: str | None) -> Any:
     """The class names that a data set of Hugging Face declares for its column of labels, if any."""
     features = getattr(data, "features", None)
@@ -327,9 +340,11 @@ def checked_target(item: Item, first: Any) -> Any:
 
 
 def domain_numbers(names: tuple[str, ...], values: np.ndarray) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Domain numbers [rows] and their names: those of the parts, or the values that occur in ascending order."""
-    if names:
-        places = {name: number for number, name in enumerate(names)}
-        return np.array([places[name] for name in values.tolist()], np.int64), names
-    domains, numbers = np.unique(values, return_inverse=True)
-    return numbers.reshape(-1).astype(np.int64), tuple(map(str, domains))
+    """Domain numbers [rows] and their names: those of the parts, or the values that occur in ascending order.
+
+    Texts are in the order of numbers if all are whole numbers, as the users of a table are.
+    """
+    occurring = in_order(values.tolist()) if values.dtype.kind == "U" else np.unique(values).tolist()
+    domains = names or occurring
+    places = {domain: number for number, domain in enumerate(domains)}
+    return np.array([places[value] for value in values.tolist()], np.int64), tuple(map(str, domains))

@@ -90,6 +90,22 @@ def test_a_target_is_like_the_first():
             checked_target(part([(0, other)]).item(0), first)
 
 
+@pytest.mark.parametrize(
+    ("target", "user", "what"),
+    [
+        (np.ma.masked, 1, "target"),
+        (np.ma.masked_array([1.0, 2.0], mask=[0, 1]), 1, "target"),
+        (1, np.ma.masked, "user"),
+    ],
+)
+def test_masked_targets_and_users_are_refused_as_samples_are(target, user, what):
+    line = f"item 0: the {what} has masked numbers; fill them in, x.filled"
+    for item in ((0.5, target, user), {"x": 0.5, "label": target, "user": user}):
+        with pytest.raises(ConfigError, match=line):
+            part([item]).item(0)
+    assert part([(0.5, np.ma.masked_array([1.0, 2.0]), 1)]).item(0).label.tolist() == [1, 2]
+
+
 def test_numbers_are_plain():
     assert [unwrap_value(value) for value in (torch.tensor([3]), np.float64(0.5), "a", None)] == [3, 0.5, "a", None]
     assert unwrap_value([1, 2]).tolist() == [1, 2]
@@ -98,6 +114,8 @@ def test_numbers_are_plain():
 def test_domains_get_numbers():
     numbers, names = domain_numbers((), np.array(["b", "a", "b"]))
     assert (numbers.tolist(), names) == ([1, 0, 1], ("a", "b"))
+    numbers, names = domain_numbers((), np.array(["10", "9", "1"]))
+    assert (numbers.tolist(), names) == ([2, 1, 0], ("1", "9", "10")), "as those of a table"
     assert domain_numbers(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
 
 
