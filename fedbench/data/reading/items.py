@@ -243,12 +243,8 @@ class GivenPart:
             item = self.item(index)
             sample = reader(item)
             if index in few:
-                again = reader(self.item(index))
-                if sample.shape != again.shape or (sample != again).any():
-                    raise ConfigError(
-                        f"{item.where}: the sample changes when read again; each is read once, so leave random "
-                        "transforms out"
-                    )
+                again = self.item(index)
+                refuse_changes(item, again, sample, reader(again))
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
             facts: tuple[Any, ...] = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             facts += item.beside if any(self.keys.beside) else ()
@@ -261,6 +257,19 @@ class GivenPart:
         return (
             f"{where}: the samples seem to be outside memory: {PROBES} of {len(self)} are looked at on "
             "every start; where others change, empty the folder `decoded` of the cache"
+        )
+
+
+def refuse_changes(item: Item, again: Item, sample: np.ndarray, sample_again: np.ndarray) -> None:
+    """Raises ConfigError if an item is another one when it is read again."""
+    changes = {
+        "sample": sample.shape != sample_again.shape or (sample != sample_again).any(),
+        "target": repr(np.asarray(item.label).tolist()) != repr(np.asarray(again.label).tolist()),
+        "user": item.domain != again.domain,
+    }
+    if what := next((what for what, changed in changes.items() if changed), ""):
+        raise ConfigError(
+            f"{item.where}: the {what} changes when read again; each is read once, so leave random transforms out"
         )
 
 

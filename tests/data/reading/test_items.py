@@ -1,5 +1,6 @@
 """Items of map-style data sets as they come."""
 
+import hashlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -104,6 +105,22 @@ def test_masked_targets_and_users_are_refused_as_samples_are(target, user, what)
         with pytest.raises(ConfigError, match=line):
             part([item]).item(0)
     assert part([(0.5, np.ma.masked_array([1.0, 2.0]), 1)]).item(0).label.tolist() == [1, 2]
+
+
+@pytest.mark.parametrize(("position", "what"), [(0, "sample"), (1, "target"), (2, "user")])
+def test_what_changes_when_read_again_is_named(position, what):
+    class Drawn(list):
+        reads = 0
+
+        def __getitem__(self, index):
+            Drawn.reads += 1
+            values = [0, 1, 2]
+            values[position] = Drawn.reads
+            return (np.full(3, values[0], np.float32), *values[1:])
+
+    found = part(Drawn([None] * 3))
+    with pytest.raises(ConfigError, match=f"train item 0: the {what} changes when read again; each is read once"):
+        found.probe(found.reader(None), hashlib.sha256())
 
 
 def test_numbers_are_plain():
