@@ -1,13 +1,15 @@
 """Frames in several pieces of data, whose columns belong together by name, and frames with columns of text."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError
 from fedbench.user_code.forms import form_of, is_masked, is_table
+from fedbench.user_code.third_value import check_kind, check_users
 
 PLACES = ("samples", "targets", "users")
 """What arrays hold by their place."""
+OWN_COLUMN = "a column user of the frame"
 
 
 class Named(NamedTuple):
@@ -41,6 +43,16 @@ def holds_more_than_numbers(table: Any) -> bool:
     from pandas.api.types import is_numeric_dtype
 
     return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))
+
+
+def check_third_columns(pieces: Sequence[tuple[Any, ...]]) -> None:
+    """Raises ConfigError if the third of the arrays (X, y, users), of which X is a frame, may be something else."""
+    third = [piece[2] for piece in pieces if len(piece) == len(PLACES)]
+    if not third or not len(third[0]) or any(map(is_masked, third)):
+        return
+    users = [[user.item() if hasattr(user, "item") else user for user in _values(column)] for column in third]
+    check_kind("data", users[0][0], OWN_COLUMN)
+    check_users("data", [user for column in users for user in column], len(users[0]), OWN_COLUMN)
 
 
 def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:

@@ -19,7 +19,14 @@ from fedbench.user_code.forms import (
     is_table,
     shape_of,
 )
-from fedbench.user_code.frames import Named, holds_more_than_numbers, join_columns, with_columns_by_name
+from fedbench.user_code.frames import (
+    Named,
+    check_third_columns,
+    holds_more_than_numbers,
+    join_columns,
+    with_columns_by_name,
+)
+from fedbench.user_code.third_value import ONE_TARGET
 
 NAMES = {
     "train": ("train", "training"),
@@ -35,8 +42,6 @@ LEGAL = (
     "pandas DataFrame, a dict of these by part (train, test) or by client, a list of these by client, a DatasetDict or "
     "a LightningDataModule is understood, and so are a name and a function"
 )
-ONE_TARGET = ("auto", "classification", "binary", "regression")
-"""Tasks whose targets are one value for each sample, unless the data say otherwise."""
 
 
 class ByClient(dict[str, Any]):
@@ -280,6 +285,7 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
         return parts
     if not any(holds_more_than_numbers(piece[0]) for piece in pieces):
         return parts
+    check_third_columns(pieces)
     return {
         name: ByClient({client: join_columns(name, *piece) for client, piece in part.items()})
         if isinstance(part, ByClient)

@@ -23,6 +23,7 @@ from fedbench.errors import ConfigError, RunError
 from fedbench.tasks.class_numbers import in_order
 from fedbench.user_code.forms import is_masked
 from fedbench.user_code.memory import add_memory
+from fedbench.user_code.third_value import check_kind, check_second
 
 PROBES, FEW_ITEMS = 32, 1000
 """Items of a part checked at every start for changes: all if there are few."""
@@ -158,6 +159,18 @@ class GivenPart:
                 f"{where}: a {what}; (sample, target), (sample, target, domain) or a dict of them is expected"
             )
         return item[0], item[1], item[2] if len(item) == 3 else None
+
+    def has_third_values(self) -> bool:
+        """Whether items are (sample, target, user), of which nothing but the place says what is the user."""
+        item = self._as_given(0)
+        return isinstance(item, tuple | list) and len(item) == 3 and not self.domains
+
+    def check_third_value(self, task: str) -> None:
+        """Raises ConfigError if the third value of the first item may be something else than its user."""
+        if self.has_third_values():
+            sample, second, third = self._as_given(0)
+            check_second(self.place(0), sample, second, task)
+            check_kind(self.place(0), None if is_masked(third) else unwrap_value(third))
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""

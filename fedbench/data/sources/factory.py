@@ -34,6 +34,7 @@ from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
 from fedbench.data.reading.targets import piece_of, read_targets
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
+from fedbench.user_code.third_value import check_users
 
 
 class Reading(SpellingOption):
@@ -85,6 +86,7 @@ def source_of_parts(
 
     collate: is called if the configuration names none. Raises ConfigError.
     """
+    parts["train"].check_third_value(config.task)
     if function := reading.collate or collate:
         label = parts["train"].label_key() if function == PAD else None
         items = collated_parts(config.name, function, [part.data for part in parts.values()], label)
@@ -161,6 +163,7 @@ def read(
             f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
             "same number, or the names of both"
         )
+    third = len(train) if train.has_third_values() else 0
     one, beside = train.item(0), list[tuple[Any, Any]]()
     first = checked_target(one, None)
     if bool(train.domains) != bool(test.domains):
@@ -199,7 +202,11 @@ def read(
         val=len(val or ()),
         targets=partial(targets_of_parts, config, ordered, reading),
         domains=partial(
-            users_of_parts, config, (*train.domains, *(n for n in test.domains if n not in train.domains)), reading
+            users_of_parts,
+            config,
+            (*train.domains, *(n for n in test.domains if n not in train.domains)),
+            reading,
+            third,
         ),
         remarks=partial(remarks_on, reader.transparent),
         one_part=whole,
@@ -208,9 +215,14 @@ def read(
 
 
 def users_of_parts(
-    config: DataConfig, names: tuple[str, ...], reading: Reading, values: np.ndarray
+    config: DataConfig, names: tuple[str, ...], reading: Reading, third: int, values: np.ndarray
 ) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers of domains [rows] and their names. names: those that the parts declare. Raises ConfigError."""
+    """Numbers of domains [rows] and their names. names: those that the parts declare.
+
+    third: rows of the training part if users are the third values of items, else 0. Raises ConfigError.
+    """
+    if third:
+        check_users(f"data {config.name}", values.tolist(), third)
     if not names:
         values = with_one_spelling(f"data {config.name}", "the users", values, reading.spelling)
     return domain_numbers(names, values)
