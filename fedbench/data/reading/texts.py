@@ -15,43 +15,88 @@ NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
 TRUTH = r"[Tt]rue|[Ff]alse|TRUE|FALSE"
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """Texts for missing numbers in tables."""
+MISSING = (*NO_NUMBER, "NaT", "n.a.", "?", "-", "--", "–", "—", ".", "..", "#DIV/0!", "#VALUE!")
+"""The usual texts for missing values of any kind."""
 JOINTS = ("|", ";")
 ORDINALS = ("st", "nd", "rd", "th")
 """Texts behind numbers that are no unit."""
 MONTH = "(0?[1-9]|1[0-2])"
+MONTH_NAME = (
+    r"(?i:jan|feb|f[ée]vr?|m[aä]r|mrz|mars|apr|avr|ma[iy]|jun|juin|jul|juil|aug|ao[uû]t|sep|o[ck]t|nov|de[cz]|d[ée]c)"
+    r"\p{L}*\.?"
+)
+MINUS = r"[-+−–]?"
+THOUSANDS = r"[,'’ \x{a0}\x{202f}]"
+GROUPED = (
+    rf"([1-9][0-9]{{0,2}}({THOUSANDS}[0-9]{{2,3}})*{THOUSANDS}[0-9]{{3}}(\.[0-9]*)?"
+    r"|[1-9][0-9]{0,2}(\.[0-9]{3}){2,})"
+)
+COMMA = r"([0-9]+|[0-9]{1,3}([.'’ \x{a0}\x{202f}][0-9]{3})+),[0-9]+"
+AMOUNT = rf"{MINUS}({NUMBER}|{GROUPED}|{COMMA})"
+"""A number with any sign, separators of thousands, and a point or comma."""
+CURRENCIES = (
+    "AUD|BRL|CAD|CHF|CNY|CZK|DKK|EUR|GBP|HKD|HUF|IDR|ILS|INR|JPY|KRW|MXN|MYR|NOK|NZD|PHP|PLN|RON|SEK|SGD|THB|TRY|TWD|"
+    "USD|ZAR"
+)
+"""Three letters that are a currency before any number; others, as in `CIN 2`, need cents or thousands behind them."""
+MONEY = (
+    rf"{MINUS}(([A-Z]{{0,2}}\p{{Sc}}|{CURRENCIES}|Fr\.|Rs\.?)\s*{AMOUNT}[-–—]?(\s?\p{{L}}+)?"
+    rf"|[A-Z]{{3}}\s*[0-9][0-9 ,.'’]*[.,'’][0-9]{{2,3}})"
+)
+UNIT = r"/?\s?\p{L}+[23²³]?([/·*^⁻-][\p{L}0-9²³¹.^-]+)*( \p{L}+\^?[-⁻]?[0-9¹²³])*|[x×]\s?10[\^0-9⁰¹²³⁴-⁹]+(/\p{L}+)?"
+MEASURE = rf"({MONEY}|{AMOUNT}\s*([%‰°\p{{Sc}}].*|\s({UNIT})|{UNIT}))"
+LIST = rf"\s*({NUMBER}[,;\s]*)+"
+PERIOD = r"[0-9.]+\s?(?:years?|y|months?|weeks?|w|days?|d|hours?|hrs?|h|minutes?|mins?|m|seconds?|secs?|s)\.?,?"
+LONG_PERIOD = rf"[-+]?({PERIOD}(\s?{PERIOD})+|[0-9]+ days?,? [-+]?[0-9]+:.*|P([0-9.]+[YMWD])*T?([0-9.]+[YMWDHS])+)"
 
 
 @dataclass(frozen=True)
 class Form:
-    """Texts of one form, which are neither numbers nor names. remedy: what makes them features or numbers."""
+    """Texts of one form, which are neither numbers nor names. remedy: what makes them features or numbers.
+
+    beside: a form that some text of the column must have, or other texts are names.
+    """
 
     called: str
     example: str
     pattern: str
     remedy: str
+    beside: str = ".*"
 
 
 FORMS = (
-    Form(
-        "numbers with a separator of thousands",
-        "1,234",
-        r"[-+]?[1-9][0-9]{0,2}([,' \x{a0}\x{202f}][0-9]{3})+(\.[0-9]*)?",
-        "write them without it",
-    ),
-    Form("numbers with a decimal comma", "0,5", r"[-+]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+", "write a point"),
-    Form(
-        "numbers with a unit",
-        "5 kg",
-        rf"{NUMBER}\s*([%‰°€$£].*|\s[[:alpha:]µ]+|[[:alpha:]µ]+)|[€$£]\s*{NUMBER}",
-        "write the numbers alone",
-    ),
-    Form("bounds beside numbers", "<0.5", rf"[<>≤≥~]=?\s*{NUMBER}", "write a number, such as half the bound"),
+    Form("numbers with a separator of thousands", "1,234", MINUS + GROUPED, "write them without it"),
+    Form("numbers with a decimal comma", "0,5", MINUS + COMMA, "write a point"),
     Form(
         "dates or times",
         "2026-01-31",
         rf"[0-9]{{4}}[-/]{MONTH}([-/][0-9]{{1,2}}([T ].*)?)?|[0-9]{{1,2}}([./-])[0-9]{{1,2}}[./-][0-9]{{2,4}}( .*)?"
-        r"|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?",
+        r"|[0-9]{4}\.[0-9]{1,2}\.[0-9]{1,2}.*|[0-9]{1,2}:[0-9]{2}(:[0-9]{2}.*)?( ?[AaPp]\.?[Mm]\.?)?"
+        rf"|(\p{{L}}{{2,9}},? )?[0-9]{{1,2}}\.?[- /]{MONTH_NAME}([- /,]+[0-9]{{2,4}}([T ,].*)?)?"
+        rf"|{MONTH_NAME}( [0-9]{{1,2}}(st|nd|rd|th)?[,;])?[- /][0-9]{{2,4}}([T ,].*)?",
         "turn them into numbers, such as the days since a start",
+    ),
+    Form("numbers with a unit", "5 kg", rf"{MEASURE}|\({MEASURE}\)", "write the numbers alone"),
+    Form("bounds beside numbers", "<0.5", rf"[<>≤≥~]=?\s*{NUMBER}", "write a number, such as half the bound", NUMBER),
+    Form(
+        "negative numbers in another spelling",
+        "(10.5)",
+        rf"[−–]{AMOUNT}|\({AMOUNT}\)",
+        "write a hyphen in front: -10.5",
+    ),
+    Form("hexadecimal numbers", "0x1f", r"[-+]?0[xX][0-9a-fA-F]+", "write their decimals"),
+    Form(
+        "several numbers in a text",
+        "110/70",
+        rf"{NUMBER}\s?/\s?{NUMBER}|\[{LIST}\]|\({LIST}\)|\{{{LIST}\}}|{NUMBER}( +{NUMBER}){{2,}}",
+        "write a column for each",
+    ),
+    Form(
+        "durations",
+        "1h 5m",
+        rf"{LONG_PERIOD}|{PERIOD}|[0-9]+:[0-9]{{2}}(:[0-9]{{2}}.*)?",
+        "write the number of one unit, such as minutes",
+        LONG_PERIOD,
     ),
 )
 CODES = Form("digits with a zero in front", "0012", r"[-+]?0[0-9]+", "")
@@ -118,22 +163,31 @@ def _are_finite(texts: Any) -> bool:
 
 def form_of(counts: pd.Series) -> tuple[Form, str] | None:
     """The form of texts most of which are numbers or have this form, and an example; None for other texts."""
-    numbers, best = matches(counts.index, NUMBER), None
-    rows = counts.to_numpy()
+    values = without_codes(counts)
+    numbers, best = matches(values.index, NUMBER), None
+    rows = values.to_numpy()
     for form in FORMS:
-        fits = matches(counts.index, form.pattern) & ~numbers
+        fits = matches(values.index, form.pattern) & ~numbers
         if form.called == "numbers with a unit":
-            fits &= _has_one_unit(counts)
-        if form.called == "bounds beside numbers":
-            fits &= numbers.any()
+            fits &= _has_one_unit(values)
+        if not matches(values.index, form.beside).any():
+            continue
         count = rows[fits].sum()
         if count and 2 * (count + rows[numbers].sum()) > rows.sum() and (best is None or count > best[0]):
-            best = count, (form, str(counts.index[fits.argmax()]))
+            best = count, (form, str(values.index[fits.argmax()]))
     return best[1] if best else _joined(counts)
 
 
+def without_codes(counts: pd.Series) -> pd.Series:
+    """How often each text occurs, without the usual texts for missing values."""
+    return counts[~counts.index.isin(MISSING)]
+
+
 def is_mostly_numbers(counts: pd.Series) -> bool:
-    return bool(2 * counts[matches(counts.index, NUMBER)].sum() > counts.sum())
+    """Whether most texts, or most beside those for missing values, are numbers; one number among these is a name."""
+    numbers = counts[matches(counts.index, NUMBER)]
+    others = counts if len(numbers) < 2 else without_codes(counts)
+    return bool(2 * numbers.sum() > others.sum())
 
 
 def variants(counts: pd.Series) -> dict[str, list[str]]:
@@ -147,7 +201,7 @@ def variants(counts: pd.Series) -> dict[str, list[str]]:
 
 def _has_one_unit(counts: pd.Series) -> np.ndarray:
     """Which texts have a sign or a blank before the unit; all if each number has the same one."""
-    units = counts.index.str.extract(r"[0-9.]([^\W\d_]+)$", expand=False)
+    units = counts.index.str.extract(r"[0-9.]([^\W\d_]+(?:[/²³·*^-]\S*)?)\)?$", expand=False)
     return np.asarray(units.isna()) | (units.nunique() == 1 and not units.isin(ORDINALS).any())
 
 

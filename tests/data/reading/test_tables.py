@@ -93,6 +93,24 @@ def test_numbers_written_as_text_and_codes_are_asked_about():
     )
 
 
+@pytest.mark.parametrize("different", [9, ROWS])
+def test_amounts_are_named_by_their_form_however_many_there_are(different):
+    amounts = FRAME.assign(n=[f"${1 + row % different},250.00" for row in range(ROWS)])
+    line = "column n holds numbers with a unit, such as '$1,250.00'; write the numbers alone, or --data.drop n"
+    assert line in refused(amounts)
+    assert "the targets are numbers with a unit, such as '$1,250.00': set --task classification" in refused_target(
+        amounts.n
+    )
+    assert content(amounts, categories=["n"]).columns[1] == "n=$1,250.00"
+
+
+def refused_target(values) -> str:
+    table = FRAME.assign(label=values)
+    with pytest.raises(ConfigError) as caught:
+        decisions(content(table))
+    return str(caught.value)
+
+
 def test_columns_that_are_declared_as_categories_are_categories():
     found = content(FRAME.assign(n=pd.Categorical([str(row % 3) for row in range(ROWS)])))
     assert found.columns == ("a", "n=0", "n=1", "n=2")

@@ -11,6 +11,7 @@ from fedbench.data.reading.texts import (
     CODES,
     FORMS,
     JOINED,
+    MISSING,
     NO_NUMBER,
     are_numbers,
     clean,
@@ -58,6 +59,30 @@ def test_the_page_has_the_other_forms_and_the_limits():
         (["31.1.2026", "1.2.26"], "dates or times"),
         (["2026-01-31T12:00", "2026-02-01"], "dates or times"),
         (["12:30", "8:15:59"], "dates or times"),
+        (["8:15 AM", "12:30 pm"], "dates or times"),
+        (["3-Jan-2026", "28-Feb-2026"], "dates or times"),
+        (["Jan 3, 2026", "Feb 28, 2026"], "dates or times"),
+        (["3. Januar 2026", "1. März 2026"], "dates or times"),
+        (["Jan 2026", "Dec-25"], "dates or times"),
+        (["1 234,50", "1'234,50", "-12,5"], "numbers with a decimal comma"),
+        (["1,23,456", "12,34,567"], "numbers with a separator of thousands"),
+        (["1.234.567", "-2.345.678"], "numbers with a separator of thousands"),
+        (["$1,250.00", "$12.50", "-$5"], "numbers with a unit"),
+        (["CHF 10.50", "EUR 1'200.00", "XYZ 3.25"], "numbers with a unit"),
+        (["R$ 10,50", "₹1,23,456", "($5.00)"], "numbers with a unit"),
+        (["12,5%", "12,50 €", "1,200 kg", "−3 °C"], "numbers with a unit"),
+        (["5 mg/dL", "50 km/h", "4 m²", "3 kg-m", "9 m s-1", "5.2 x10^9/L"], "numbers with a unit"),
+        (["5mg/dL", "4.5mg/dL"], "numbers with a unit"),
+        (["(10.5)", "(1,250.00)", "3"], "negative numbers in another spelling"),
+        (["−5.5", "−7", "3"], "negative numbers in another spelling"),
+        (["0x1f", "0xA0"], "hexadecimal numbers"),
+        (["110/70", "120 / 80"], "several numbers in a text"),
+        (["[0, 1]", "[0.5 -2.]", "(1, 2)"], "several numbers in a text"),
+        (["70 80 82", "1 2 3"], "several numbers in a text"),
+        (["1h 5m", "45m", "2h"], "durations"),
+        (["PT10M", "P1DT2H30M"], "durations"),
+        (["0 days 03:00:00", "1 day, 3:00:00", "3:00:00"], "durations"),
+        (["$5", "-", "?", "-", "-"], "numbers with a unit"),
         (
             ["cough|rash", "cough", "rash|fever", "none", "rash", "fever", "fever|cough"],
             "several values joined in a text",
@@ -73,6 +98,9 @@ def test_a_form_is_seen(texts, called):
     [
         *(["1st", "2nd", "3rd"], ["10th", "11th"], ["<30", ">=30"], ["<50%", ">50K"]),
         *(["yes", "no"], ["v1.2.3"], ["a|b", "c"], ["1", "?"]),
+        *(["5-10", "11-20"], ["A1", "B2"], ["type 2", "type 1"], ["CIN 1", "CIN 2"], ["1h", "24h", "7d"]),
+        *(["(0, 10]", "(10, 20]"], ["Jan", "Feb"], ["Q1 2026", "Q2 2026"], ["visit 1", "visit 2"], ["P", "PT"]),
+        *(["5 or more", "18 to 24"], ["2-door", "4-door"], ["10-A", "11-B"], ["12 Main St", "5 Oak St"]),
     ],
 )
 def test_names_have_no_form(texts):
@@ -88,6 +116,12 @@ def test_numbers_are_those_that_stand_there_to_the_bit():
     assert not are_numbers(["1", "inf"])
     assert is_mostly_numbers(counts_of(["1", "2", "?"]))
     assert not is_mostly_numbers(counts_of(["1", "?"]))
+
+
+@pytest.mark.parametrize("code", MISSING)
+def test_texts_for_missing_values_outnumber_no_numbers(code):
+    assert is_mostly_numbers(counts_of(["1", "2", *[code] * 9]))
+    assert not is_mostly_numbers(counts_of(["1", "2", *["a"] * 9]))
 
 
 def test_texts_are_clean_and_their_variants_are_found():
