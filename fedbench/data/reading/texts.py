@@ -191,8 +191,8 @@ def is_mostly_numbers(counts: pd.Series) -> bool:
 
 
 def variants(counts: pd.Series) -> dict[str, list[str]]:
-    """Texts that differ in case or in blanks alone, by what they have in common; the most frequent first."""
-    common = counts.index.str.casefold().str.replace(r"\s+", "", regex=True)
+    """Texts that differ in case or in blanks alone, seen or unseen, by what they share; the most frequent first."""
+    common = counts.index.str.casefold().str.replace(r"[\s\u00ad\u200b-\u200f\u2060\ufeff]+", "", regex=True)
     groups: dict[str, list[str]] = {}
     for key, text in zip(common, counts.index, strict=True):
         groups.setdefault(key, []).append(text)

@@ -128,3 +128,4 @@ def test_texts_are_clean_and_their_variants_are_found():
     assert clean([" a b ", "cafe\u0301"]).tolist() == ["a b", "café"]
     assert clean(["", "  ", None, "x"]).isna().tolist() == [True, True, True, False]
     assert [*variants(counts_of(["yes", "Yes", "yes", "no", "a b", "ab"])).values()] == [["yes", "Yes"], ["a b", "ab"]]
+    assert [*variants(counts_of(["yes", "yes", "yes\u200b"])).values()] == [["yes", "yes\u200b"]]
