@@ -16,7 +16,7 @@ def form_of(value: Any) -> str:
         return ""
     if type(value) in (tuple, list):
         return "items"
-    if not (hasattr(value, "__getitem__") and hasattr(value, "__len__")):
+    if not (hasattr(value, "__getitem__") and hasattr(value, "__len__")) or is_stream(value) or is_grouped(value):
         return ""
     while type(value).__name__ == "Subset" and hasattr(value, "dataset"):
         value = value.dataset
@@ -64,6 +64,16 @@ def are_tables_alike(value: Any) -> bool:
     if not isinstance(tables, tuple | list) or not tables or not all(map(is_table, tables)):
         return False
     return len(tables) == 1 or all({*table.columns} & {*tables[0].columns} for table in tables[1:])
+
+
+def is_stream(value: Any) -> bool:
+    """Whether it is an IterableDataset, whose items have no numbers."""
+    return any(base.__name__ == "IterableDataset" for base in type(value).__mro__)
+
+
+def is_grouped(value: Any) -> bool:
+    """Whether it is what `groupby` of pandas returns."""
+    return hasattr(value, "get_group")
 
 
 def is_masked(value: Any) -> bool:

@@ -11,7 +11,7 @@ from fedbench.errors import ConfigError
 from fedbench.import_string import AT, keep, own_object
 from fedbench.user_code.forms import form_of, holds_parts, is_arrow, is_column
 from fedbench.user_code.objects import Walk
-from fedbench.user_code.parts import NO_KEYS, PARTS, ByClient, Collate, SectionKeys, parts_of, pieces_in
+from fedbench.user_code.parts import NO_KEYS, PARTS, ByClient, Collate, SectionKeys, parts_of, pieces_in, remedy_for
 
 MEMORY = "memory:"
 """The beginning of the name of data that are objects."""
@@ -91,6 +91,8 @@ def with_data_name(value: Any, keys: Mapping[str, Any], beside: SectionKeys = NO
 
 def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     """Whether a mapping holds parts or columns, not keys of the section."""
+    if not all(isinstance(key, str) for key in value) or any(map(remedy_for, value.values())):
+        return True
     train = [part for key, part in value.items() if PARTS.get(str(key).lower()) == "train"]
     if any((hasattr(part, "__iter__") or is_arrow(part)) and not isinstance(part, str) for part in train):
         return True

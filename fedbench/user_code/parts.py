@@ -16,6 +16,8 @@ from fedbench.user_code.forms import (
     form_of,
     is_arrow,
     is_column,
+    is_grouped,
+    is_stream,
     is_table,
     shape_of,
 )
@@ -294,17 +296,29 @@ def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def remedy_for(value: Any) -> str:
+    """What to pass instead of an object that is nearly data; empty for others."""
+    if is_loader(value):
+        return "pass the data set of a DataLoader, loader.dataset"
+    if is_stream(value):
+        return "pass a map-style Dataset, or list(...), which reads all of its items"
+    return "pass the frame, and the column of the groups as data.user" if is_grouped(value) else ""
+
+
 def _not_understood(value: Any) -> ConfigError:
     called = type(value).__name__
     what = f"{'an' if called[0].lower() in 'aeio' or called == 'ndarray' else 'a'} {called}"
-    if isinstance(value, tuple | list):
-        what += f" of {', '.join(type(item).__name__ for item in value[:4])}{', ...' if len(value) > 4 else ''}"
+    entries = [*value.values()] if isinstance(value, Mapping) else value if isinstance(value, tuple | list) else []
+    if len(entries):
+        what += f" of {', '.join(type(item).__name__ for item in entries[:4])}{', ...' if len(entries) > 4 else ''}"
     if is_column(value):
         return ConfigError(f"data is {what} without targets; pass (X, y)")
-    if any(is_loader(item) for item in (value if isinstance(value, tuple | list) else [value])):
-        return ConfigError(f"data is {what}; pass the data set of a DataLoader, loader.dataset")
     if hasattr(value, "__iter__") and not hasattr(value, "__len__"):
-        what += " without a length (list(...) reads all of its items)"
+        return ConfigError(f"data is {what} without a length (list(...) reads all of its items); {LEGAL}")
+    if remedy := next(filter(None, map(remedy_for, entries if len(entries) else [value])), ""):
+        return ConfigError(f"data is {what}; {remedy}")
+    if isinstance(value, Mapping) and entries and all(isinstance(item, tuple) for item in entries):
+        return ConfigError(f"data is {what}; pass a list of items, [*data.values()]")
     return ConfigError(f"data is {what}; {LEGAL}")
 
 

@@ -82,6 +82,11 @@ class Scaled(Module):
         return batch[0] / 255, batch[1]
 
 
+class Sized(torch.utils.data.IterableDataset):
+    def __len__(self):
+        return 2
+
+
 def name(data) -> str:
     return Config(data=data).data.name
 
@@ -143,6 +148,10 @@ def test_what_is_understood(value, kind, parts):
         ({"train": iter(ITEMS)}, "the train part of the data is an iterator without a length (list(...) reads all of "),
         (DataLoader(ITEMS), "data is a DataLoader; pass the data set of a DataLoader, loader.dataset"),
         ((DataLoader(ITEMS), DataLoader(ITEMS)), "data is a tuple of DataLoader, DataLoader; pass the data set of a "),
+        ({"a": DataLoader(ITEMS)}, "data is a dict of DataLoader; pass the data set of a DataLoader, loader.dataset"),
+        (Sized(), "data is a Sized; pass a map-style Dataset, or list(...), which reads all of its items"),
+        (FRAME.groupby("y"), "data is a DataFrameGroupBy; pass the frame, and the column of the groups as data.user"),
+        ({0: (X[0], 1), 1: (X[1], 0)}, "data is a dict of tuple, tuple; pass a list of items, [*data.values()]"),
         (iter(ITEMS), "data is an iterator without a length (list(...) reads all of its items); (X, y), (X, y, users)"),
         (Module, "data is the class Module; pass an instance, Module(...)"),
         (LightningDataModule(), "data: a part train is needed, and there is none"),
