@@ -68,6 +68,18 @@ def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
     return table
 
 
+def refuse_bytes(rows: TableRows, column: pd.Series, remedy: str) -> None:
+    """Raises ConfigError for bytes, also as categories or in a type of Arrow."""
+    kind = column.dtype
+    if pd.api.types.is_numeric_dtype(kind) or isinstance(kind, pd.StringDtype):
+        return
+    values = kind.categories if isinstance(kind, pd.CategoricalDtype) else column.dropna()
+    if any(isinstance(value, bytes) for value in values):
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds bytes; turn the column into numbers or text beforehand{remedy}"
+        )
+
+
 def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
     """Raises ConfigError for times, complex numbers, and what is no number, text or list."""
     kind = column.dtype

@@ -22,6 +22,7 @@ from fedbench.data.reading.cells import (
     check_missing,
     holds_lists,
     holds_texts,
+    refuse_bytes,
     refuse_faults,
     stacked_lists,
     with_clean_texts,
@@ -127,8 +128,11 @@ class TableReader:
         """The columns to read, with clean texts. Raises ConfigError for cells of other types, and missing ones."""
         columns = {}
         for name in roles.read:
+            remedy = f", or --data.drop {name}" if name in roles.features else ""
+            if name in roles.features or name in (roles.label, roles.user):
+                refuse_bytes(rows, table[name], remedy)
             if name in roles.features or name == roles.label:
-                check_cells(rows, table[name], remedy=f", or --data.drop {name}" if name in roles.features else "")
+                check_cells(rows, table[name], remedy)
             columns[name] = with_clean_texts(table[name])
         check_missing(rows, columns, roles.features, self.options.impute == "median")
         return pd.DataFrame(columns)

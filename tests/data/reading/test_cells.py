@@ -2,6 +2,7 @@
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 
 from fedbench.data.reading.cells import TableRows, stacked_lists
@@ -32,6 +33,9 @@ def test_a_row_is_found_in_its_file():
             "column . holds complex numbers; write a column of the real and one of the imaginary parts",
         ),
         ([0, "1", 2, 3, 4], "column . holds numbers and texts, 0 and '1'; write one kind"),
+        ([b"p"] * 5, "column . holds bytes; turn the column into numbers or text beforehand"),
+        (pd.Categorical([b"p"] * 5), "column . holds bytes; turn"),
+        (pd.array([b"p"] * 5, pd.ArrowDtype(pa.binary())), "column . holds bytes; turn"),
         (pd.date_range("2020", periods=5).date, "row 1: column . holds a date; turn"),
     ],
 )

@@ -145,3 +145,9 @@ def test_values_that_only_the_test_part_has_are_named():
     line = "3 features have one value in the training part and others in the test part: job=cook, job=pilot, friday"
     assert line in content(table, {"train": 50, "test": 10}).warnings
     assert not any("one value" in line for line in content(table).warnings)
+
+
+def test_users_that_are_bytes_are_refused():
+    table = pd.DataFrame({"x": np.arange(4.0), "user": [b"a", b"b"] * 2, "y": [0, 1, 1, 0]})
+    with pytest.raises(ConfigError, match="column user holds bytes; turn the column into numbers or text beforehand"):
+        content(table)
