@@ -49,6 +49,12 @@ def holds_texts(column: pd.Series) -> bool:
     return bool(pd.api.types.is_string_dtype(column.dropna() if column.dtype == object else column.dtype))
 
 
+def has_number_categories(column: pd.Series) -> bool:
+    """Whether a column is declared as one of categories, which are numbers."""
+    kind = column.dtype
+    return isinstance(kind, pd.CategoricalDtype) and bool(pd.api.types.is_numeric_dtype(kind.categories))
+
+
 def with_clean_texts(column: pd.Series) -> pd.Series:
     """A column whose texts are clean, and missing where numbers are marked as missing."""
     if not holds_texts(column):

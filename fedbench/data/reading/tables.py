@@ -20,6 +20,7 @@ from fedbench.data.reading.cells import (
     check_categories,
     check_cells,
     check_missing,
+    has_number_categories,
     holds_lists,
     holds_texts,
     refuse_bytes,
@@ -185,9 +186,9 @@ class TableReader:
     def is_category(self, rows: TableRows, column: pd.Series) -> bool:
         """Whether a column of features is a category, and not numbers. Raises ConfigError if only the user knows."""
         name, where = str(column.name), rows.where
-        if pd.api.types.is_numeric_dtype(column):
-            return False
         numbers, is_given = holds_texts(column) and are_numbers(column), name in self.options.numbers
+        if pd.api.types.is_numeric_dtype(column) or (is_given and has_number_categories(column)):
+            return False
         if numbers and (is_given or not (self.typed or has_codes(column))):
             return False
         counts = counts_of(column.astype(TEXT))
@@ -279,7 +280,18 @@ def join_parts(
         if other := sorted({*first.columns} ^ {*table.columns}):
             raise ConfigError(f"{where}: the parts have different columns: one lacks {other[0]}{remedy}")
     rows = TableRows(where, [(name, len(table)) for name, table in tables])
-    return rows, pd.concat([first, *others], ignore_index=True)
+    return rows, pd.concat(with_common_categories([first, *others]), ignore_index=True)
+
+
+def with_common_categories(tables: Sequence[pd.DataFrame]) -> list[pd.DataFrame]:
+    """The tables with columns that are categories of numbers in one of them as such in all: joined, they stay so."""
+    common = [*tables]
+    for name in tables[0].columns:
+        columns = [table[name] for table in tables]
+        if any(map(has_number_categories, columns)) and any(column.dtype != columns[0].dtype for column in columns):
+            kind = pd.CategoricalDtype(pd.concat([column.astype(object) for column in columns]).dropna().unique())
+            common = [table.assign(**{name: table[name].astype(kind)}) for table in common]
+    return common
 
 
 def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray:

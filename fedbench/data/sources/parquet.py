@@ -5,6 +5,7 @@ Files without images are tables, read as CSV tables are.
 
 import json
 import re
+from base64 import b64decode
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -119,7 +120,7 @@ def table_content(
     }
     first = next(iter(tables))
     for file, table in tables.items():
-        if table.dtypes.to_dict() != tables[first].dtypes.to_dict():
+        if table.dtypes.astype(str).to_dict() != tables[first].dtypes.astype(str).to_dict():
             raise ConfigError(f"{file}: columns or their types differ from those in {first.name}")
     with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
@@ -156,7 +157,7 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
     Raises ConfigError.
     """
     with open_parquet(file) as opened:
-        table = opened.read()
+        table, categories = opened.read(), number_categories(opened)
     if not table.num_rows:
         raise ConfigError(f"{file}: no rows in it")
     for number, column in enumerate(table.schema):
@@ -169,8 +170,19 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
                 f"--data.drop {column.name} leaves it out"
             )
     index = index_columns(table.schema)
-    frame = with_plain_names(str(file), table.to_pandas(ignore_metadata=True).drop(columns=index))
+    frame = table.to_pandas(ignore_metadata=True, categories=categories).drop(columns=index)
+    frame = with_plain_names(str(file), frame)
     return frame.assign(**{name: value for name, value in more.items() if name not in frame})
+
+
+def number_categories(opened: Any) -> list[str]:
+    """The columns of an open file that its author has as categories of numbers, which Arrow reads as plain numbers."""
+    declared = (opened.metadata.metadata or {}).get(b"ARROW:schema")
+    if declared is None:
+        return []
+    schema = pa.ipc.read_schema(pa.py_buffer(b64decode(declared)))
+    plain = {field.name for field in opened.schema_arrow if not types.is_dictionary(field.type)}
+    return [field.name for field in schema if types.is_dictionary(field.type) and field.name in plain]
 
 
 def index_columns(schema: Any) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 
 from fedbench.data.reading.cells import TableRows
 from fedbench.data.reading.table_columns import TableOptions
-from fedbench.data.reading.tables import TableReader
+from fedbench.data.reading.tables import TableReader, join_parts
 from fedbench.errors import ConfigError
 from tests.data import loading
 
@@ -151,3 +151,14 @@ def test_users_that_are_bytes_are_refused():
     table = pd.DataFrame({"x": np.arange(4.0), "user": [b"a", b"b"] * 2, "y": [0, 1, 1, 0]})
     with pytest.raises(ConfigError, match="column user holds bytes; turn the column into numbers or text beforehand"):
         content(table)
+
+
+def test_categories_of_numbers_stay_categories_in_every_part():
+    parts = [pd.DataFrame({"k": pd.Categorical(values), "y": [0, 1]}) for values in ([10, 20], [30, 20])]
+    rows, whole = join_parts("data t", [("train", parts[0]), ("test", parts[1])])
+    read = TableReader(TableOptions(), "auto").content(rows, whole, {"train": 2, "test": 2})
+    assert read.columns == ("k=10", "k=20", "k=30")
+    (block,) = read.blocks
+    assert block.samples.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
+    (block,) = content(whole, numbers=["k"]).blocks
+    assert block.samples.tolist() == [[10], [20], [30], [20]]

@@ -285,6 +285,18 @@ def test_bytes_of_users_are_no_images(write_table):
     assert load(write_table(columns), drop=["user"]).shape == (1,)
 
 
+def test_categories_of_numbers_are_categories_as_in_a_frame(tmp_path):
+    frame = pd.DataFrame({"k": pd.Categorical([10, 20, 30] * 4), "a": np.arange(12) / 7, "label": [0, 1] * 6})
+    frame.to_parquet(tmp_path / "table.parquet")
+    whole = load(tmp_path / "table.parquet")
+    assert whole.columns == ("k=10", "k=20", "k=30", "a")
+    assert (whole.samples == loading.load(frame).samples).all()
+    (tmp_path / "table.parquet").unlink()
+    for name, rows in (("a", frame[frame["k"] != 30]), ("b", frame[frame["k"] == 30])):
+        rows.assign(k=rows["k"].cat.remove_unused_categories()).to_parquet(tmp_path / f"{name}.parquet", index=False)
+    assert load(tmp_path).columns == whole.columns
+
+
 def test_two_columns_of_one_name_are_refused(tmp_path):
     pq.write_table(pa.table([[1.0, 2.0], [1.0, 2.0], [0, 1]], names=["a", "a", "label"]), tmp_path / "a.parquet")
     assert refused(tmp_path / "a.parquet").endswith("a.parquet: two columns are called a; rename one")
