@@ -49,6 +49,12 @@ def test_a_factory_of_a_pair(mine):
     assert dataset.samples[:, 0, 0, 0].tolist() == [*range(10), *range(4)]
 
 
+def test_columns_of_frames_of_its_parts_go_by_name(mine):
+    frame = pd.DataFrame({"a": [1.5, 2.5, 3.5], "b": [9.25, 8.5, 7.5]})
+    mine.make = lambda: ((frame, [0, 1, 0]), (frame[["b", "a"]], [0, 1, 0]))
+    assert load().samples[3:].tolist() == frame.to_numpy().tolist()
+
+
 def test_a_factory_by_part_with_options(mine):
     mine.make = lambda train, size=3: toy(size if train else 2)
     assert load(size=7).train_rows == 7
