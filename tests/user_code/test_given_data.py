@@ -86,6 +86,9 @@ class Sized(torch.utils.data.IterableDataset):
     def __len__(self):
         return 2
 
+    def __iter__(self):
+        return iter(ITEMS)
+
 
 def name(data) -> str:
     return Config(data=data).data.name
