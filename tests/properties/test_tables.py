@@ -22,7 +22,7 @@ LABELS = {
     "codes": ["01", "1", "10"],
     "exponents": ["1e3", "1000", "10e2"],
     "long": ["12345678901234567890", "12345678901234567891", "7"],
-    "words": ["owl", "cat", "NA"],
+    "words": ["owl", "cat", "Nan"],
     "blanks": ["owl ", " cat", "d og"],
 }
 FAULTS = {

@@ -9,11 +9,14 @@ import pandas as pd
 
 from fedbench.data.reading.targets import piece_of
 from fedbench.data.reading.texts import (
+    MISSING,
     NO_NUMBER,
     NUMBER,
+    TRUTH,
     all_match,
     are_numbers,
     clean,
+    counts_of,
     form_of,
     is_mostly_numbers,
     matches,
@@ -56,12 +59,13 @@ def has_number_categories(column: pd.Series) -> bool:
 
 
 def with_clean_texts(column: pd.Series) -> pd.Series:
-    """A column whose texts are clean, and missing where numbers are marked as missing."""
+    """A column whose texts are clean, and missing where numbers or truth values are marked as missing."""
     if not holds_texts(column):
         return column
     texts = clean(column)
     marked = texts.isin(NO_NUMBER)
-    return texts.mask(marked) if marked.any() and all_match(texts[~marked].dropna(), NUMBER) else texts
+    values = texts[~marked].dropna() if marked.any() else texts
+    return texts.mask(marked) if marked.any() and any(all_match(values, form) for form in (NUMBER, TRUTH)) else texts
 
 
 def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
@@ -156,6 +160,24 @@ def refuse_faults(rows: TableRows, column: pd.Series, counts: pd.Series) -> None
             f"{rows.place(column.index[wrong[0]])}: {column.iloc[wrong[0]]!r} in column {name}, which holds numbers "
             f"otherwise ({len(wrong)} such rows); fill them in or leave these rows out{otherwise}"
         )
+
+
+def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
+    """Raises ConfigError for the usual texts for missing values in a column of names. what: a name is.
+
+    Where the text + stands too, - is its opposite.
+    """
+    if not holds_texts(column):
+        return
+    counts = counts_of(column)
+    coded = counts.index.isin(MISSING) & ~((counts.index == "-") & ("+" in counts.index))
+    if not coded.any() or len(counts) == 1:
+        return
+    text, number = str(counts.index[int(coded.argmax())]), int(counts[coded].sum())
+    raise ConfigError(
+        f"{rows.place(int((column == text).to_numpy().argmax()))}: {text!r} in column {column.name} ({number} such "
+        f"rows): leave these rows out if a value is missing there, or --data.categories {column.name} if it is {what}"
+    )
 
 
 def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:

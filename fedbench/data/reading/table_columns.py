@@ -24,7 +24,10 @@ class TableOptions(SpellingOption):
     )
     drop: list[str] = Field([], description="columns to omit")
     numbers: list[str] = Field([], description="columns that are numbers, whatever they look like")
-    categories: list[str] = Field([], description="columns that are categories, whatever they look like")
+    categories: list[str] = Field(
+        [],
+        description="columns that are categories, whatever they look like (the target or user: texts such as NA, too)",
+    )
     impute: Literal["none", "median"] = Field(
         "none",
         description="missing values of features: refused, or the median of the client's training samples (of texts a "

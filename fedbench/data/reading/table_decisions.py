@@ -43,7 +43,8 @@ def decisions_on(
         yield Decision("clients", f"column {roles.user} is the user", how(options.user), "data.user", roles.user)
     for key in ("numbers", "categories"):
         names = [name for name, features in read.items() if features.category == (key == "categories")]
-        given = [name for name in names if name in getattr(options, key)]
+        beside = [name for name in options.categories if name not in read] if key == "categories" else []
+        given = [*beside, *(name for name in names if name in getattr(options, key))]
         if given:
             text = f"{columns_text(with_category_counts(given, read), 'holds', 'hold')} {key}"
             yield Decision("samples", text, "given", f"data.{key}", given)
@@ -77,7 +78,7 @@ def imputing(void: Mapping[str, Features], impute: str) -> Decision:
 
 def with_category_counts(names: Sequence[str], read: dict[str, Features]) -> list[str]:
     """The names of columns, with the number of their categories."""
-    return [f"{name} ({len(read[name].names)})" if read[name].category else name for name in names]
+    return [f"{name} ({len(read[name].names)})" if name in read and read[name].category else name for name in names]
 
 
 def columns_text(names: Sequence[str], one: str, several: str) -> str:

@@ -5,9 +5,9 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fedbench.data.reading.cells import TableRows, stacked_lists
+from fedbench.data.reading.cells import TableRows, stacked_lists, with_clean_texts
 from fedbench.errors import ConfigError
-from tests.data.reading.test_tables import FRAME, content, refused
+from tests.data.reading.test_tables import FRAME, content, decisions, refused
 
 
 def test_a_row_is_found_in_its_file():
@@ -53,3 +53,30 @@ def test_missing_values_are_listed_with_their_number():
         "data t, row 2: no value in column label (1 such rows), a (3 such rows), b (2 such rows); fill them in or "
         "leave these rows out, or --data.drop a,b, or --data.impute median for the features"
     )
+
+
+def test_truth_values_may_be_marked_as_missing():
+    assert with_clean_texts(pd.Series(["TRUE", "FALSE", "NA"])).isna().tolist() == [False, False, True]
+    assert not with_clean_texts(pd.Series(["yes", "no", "NA"])).isna().any()
+    answers = FRAME.assign(label=["TRUE", "FALSE", "NA"] * 20)
+    assert "row 3: no value in column label (20 such rows)" in refused(answers)
+    assert content(FRAME.assign(b=["yes", "no", "NA"] * 20)).columns == ("a", "b=NA", "b=no", "b=yes")
+
+
+@pytest.mark.parametrize("code", ["NA", "N/A", "#N/A", "nan", "null", "none", "?", "-"])
+def test_texts_for_missing_values_are_asked_about_where_names_stand(code):
+    for name, what in (("label", "a class"), ("user", "a user")):
+        table = FRAME.assign(**{name: ["owl", "cat", code] * 20})
+        assert refused(table) == (
+            f"data t, row 3: {code!r} in column {name} (20 such rows): leave these rows out if a value is missing "
+            f"there, or --data.categories {name} if it is {what}"
+        )
+        found = content(table, categories=[name])
+        (block,) = found.blocks
+        assert {*(block.targets if name == "label" else block.domains).tolist()} == {"owl", "cat", code}
+        assert f"column {name} holds categories" in decisions(content(table, categories=[name]))
+
+
+def test_a_minus_beside_a_plus_is_a_name():
+    found = content(FRAME.assign(label=["+", "-"] * 30))
+    assert found.targets(next(iter(found.blocks)).targets).names == ("+", "-")

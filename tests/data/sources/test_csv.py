@@ -128,11 +128,15 @@ def test_two_columns_that_could_be_the_target_or_the_user_are_asked_about(read, 
 
 def test_a_name_may_be_na_and_a_number_may_be_missing(read, refuse):
     table = frame().assign(job=np.array(["NA", "None", "DE"])[np.arange(ROWS) % 3], label=["NA", "US"] * 10)
-    dataset = read(table)
+    dataset = read(table, categories=["label"])
     assert dataset.class_names == ("NA", "US")
     assert "column job (3) holds categories" in [decision.said for decision in dataset.decisions]
     table = table.assign(age=["NaN", *map(str, range(1, ROWS))])
-    assert "row 1: no value in column age (1 such rows)" in refuse(table)
+    assert "row 1: no value in column age (1 such rows)" in refuse(table, categories=["label"])
+    answers = frame().assign(smokes=["TRUE", "FALSE", "NA", "FALSE"] * 5)
+    assert "row 3: no value in column smokes (5 such rows)" in refuse(answers)
+    dataset = read(answers, impute="median", drop=["age", "job"])
+    np.testing.assert_array_equal(dataset.samples[:4], [[1, 0], [0, 0], [np.nan, 1], [0, 0]])
 
 
 def test_close_large_numbers_are_refused(refuse):

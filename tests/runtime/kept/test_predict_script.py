@@ -184,3 +184,13 @@ def test_a_program_of_onnx_is_fed_by_name(tmp_path, monkeypatch, capsys):
     text = from_onnx(ABOUT | PACKED, "model.onnx")
     assert printed(text, tmp_path, samples, monkeypatch, capsys, **PACKED) == ["yes", "no"]
     assert "import torch" not in text
+
+
+def test_truth_values_are_missing_by_the_texts_of_missing_numbers(tmp_path, monkeypatch, capsys):
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    said = []
+    for kind in ("truth", "number"):
+        table = {"columns": [NUMBER | {"kind": kind}, CATEGORY]}
+        text = from_weights(ABOUT | table, "model.safetensors")
+        said.append(printed(text, tmp_path, "a,c\nNA,x\n", monkeypatch, capsys, **table))
+    assert said[0] == said[1]
