@@ -1,7 +1,9 @@
 """The usual keys of items and columns of tables, and how a key is present among them."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from fedbench.errors import ConfigError, nearest
 
@@ -14,11 +16,21 @@ USUAL = {"sample": SAMPLE_KEYS, "label": TARGETS, "user": DOMAIN_KEYS}
 """Usual keys in items that are dicts."""
 
 
+def is_usual(name: Any, what: str) -> bool:
+    """Whether a name is usual for the sample, label or user, whatever its case: `User ID` as `user_id`."""
+    return plain_name(name) in map(plain_name, USUAL[what])
+
+
+def plain_name(name: Any) -> str:
+    """A name without its case, blanks, hyphens and underscores."""
+    return re.sub(r"[\W_]", "", str(name)).casefold()
+
+
 @dataclass(frozen=True)
 class NamedParts:
     """The parts of an item or of a table by name. where: what they are parts of; noun: what a part is called.
 
-    hint: what else can be done about several candidates, or about an unknown sample.
+    Usual names are found in any case; as they are written they come first. hint: what else can be done about several candidates, or about an unknown sample.
     """
 
     names: Sequence[str]
@@ -33,7 +45,11 @@ class NamedParts:
                 line = f"data.{what} = {name!r}: {self.where} has no such {self.noun}"
                 raise ConfigError(f"{line}; {nearest(name, self.names)}")
             return name
-        present = [key for key in (USUAL[what] if usual is None else usual) if key in self.names]
+        keys = USUAL[what] if usual is None else usual
+        present = [key for key in keys if key in self.names]
+        if not present:
+            plain = [*map(plain_name, keys)]
+            present = [name for name in self.names if plain_name(name) in plain]
         if len(present) > 1:
             named = " and ".join(present)
             raise ConfigError(f"{self.where}: {named} could be the {what}: set data.{what} to one of them{self.hint}")

@@ -84,13 +84,16 @@ def columns_of(where: str, table: pd.DataFrame, options: TableOptions) -> tuple[
     hint = " (and --data.drop the other, unless it is a feature)"
     columns = NamedParts(names, where, "column", hint)
     user, label = columns.find("user", options.user), columns.require("label", options.label)
-    axes = [name for name in AXES if name in names and looks_like_numbers(table[name])]
+    axes = [name for name in names if name.casefold() in AXES and looks_like_numbers(table[name])]
     others = [name for name in names if name not in (label, user, *axes)]
-    if label == "y" and not options.label and axes and others and looks_like_numbers(table[label]):
+    if label.casefold() == "y" and not options.label and axes and others and looks_like_numbers(table[label]):
         other = next((name for name in others if not looks_like_numbers(table[name])), others[0])
         raise open_decision(
             where,
-            f"column y stands beside {' and '.join(axes)}",
-            {"--data.label y": "the target", f"--data.label {other}": f"a measurement, and {other} is the target"},
+            f"column {label} stands beside {' and '.join(axes)}",
+            {
+                f"--data.label {label}": "the target",
+                f"--data.label {other}": f"a measurement, and {other} is the target",
+            },
         )
     return label, user

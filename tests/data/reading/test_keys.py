@@ -22,3 +22,11 @@ def test_a_named_key_comes_before_the_usual_one():
 )
 def test_a_key_that_only_the_user_knows_is_asked_for(asked, keys, line):
     assert refused(NamedParts(keys, "the set", "column").require, "label", asked) == line
+
+
+def test_the_case_of_a_usual_key_does_not_matter():
+    assert NamedParts(["User", "a", "Class"], "the set").find("user", None) == "User"
+    assert NamedParts(["User ID", "a"], "the set").find("user", None) == "User ID"
+    assert NamedParts(["X", "Y", "label"], "the set").find("label", None) == "label", "as it is written comes first"
+    line = "the set: User and Client could be the user: set data.user to one of them"
+    assert refused(NamedParts(["User", "Client"], "the set", "column").find, "user", None) == line
