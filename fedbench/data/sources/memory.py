@@ -19,7 +19,7 @@ from fedbench.data.description import Decision
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.columns import arrays_of, named_columns
 from fedbench.data.reading.items import GivenPart, Keys
-from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
+from fedbench.data.reading.keys import is_usual
 from fedbench.data.reading.parts import with_test_part
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
@@ -145,8 +145,10 @@ def as_pandas(where: str, table: Any, reader: TableReader) -> pd.DataFrame:
     """
     frame: pd.DataFrame = (table.to_pandas() if hasattr(table, "to_pandas") else table).rename(columns=str)
     named = {reader.options.user, reader.options.label, *reader.beside} - {None, ""}
-    names = {*DOMAIN_KEYS, *TARGETS, *named} - {*frame.columns}
-    frame = frame.reset_index([name for name in frame.index.names if name in names])
+    new = [name for name in frame.index.names if name not in frame.columns]
+    frame = frame.reset_index(
+        [name for name in new if name in named or is_usual(name, "user") or is_usual(name, "label")]
+    )
     return with_plain_names(where, frame)
 
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 
 import pandas as pd
 import pyarrow as pa
+from pandas.api.types import union_categoricals
 from pyarrow import types
 from pydantic import Field
 
@@ -22,7 +23,7 @@ from fedbench.config import DataConfig
 from fedbench.data.cache import Content, OnProgress, Source
 from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.images import image_content
-from fedbench.data.reading.keys import DOMAIN_KEYS, TARGETS
+from fedbench.data.reading.keys import is_usual
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.parquet_images import (
     IMAGES,
@@ -40,7 +41,7 @@ from fedbench.data.reading.parquet_images import (
 )
 from fedbench.data.reading.parts import with_test_part
 from fedbench.data.reading.table_columns import TableOptions
-from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
+from fedbench.data.reading.tables import INDEX, TableReader, join_parts, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
@@ -97,7 +98,8 @@ def holds_images(file: Path, options: Options) -> bool:
     with open_parquet(file) as opened:
         schema = opened.schema_arrow
     declared, usual = of_kind(hugging_face_features(schema), "Image"), {*IMAGES} & {*schema.names}
-    others = {*DOMAIN_KEYS, *TARGETS, options.user, options.label, *options.drop}
+    others = {options.user, options.label, *options.drop}
+    others |= {name for name in schema.names if is_usual(name, "user") or is_usual(name, "label")}
     encoded = any(is_encoded(field.type) for field in schema if field.name not in others)
     images = options.kind is None and bool(options.image_column or declared or usual or encoded)
     for key in TABLE_KEYS if images else ("size", "image_column"):
@@ -115,13 +117,12 @@ def table_content(
     files = [file for paths in parts.values() for file in paths]
     in_folders = [columns_in_folders(file.relative_to(path)) if path.is_dir() else {} for file in files]
     tables = {
-        file: load_columns(file, no_features, values)
+        file: load_columns(file, no_features, values, options)
         for file, values in zip(files, with_number_columns(in_folders), strict=True)
     }
     first = next(iter(tables))
-    for file, table in tables.items():
-        if table.dtypes.astype(str).to_dict() != tables[first].dtypes.astype(str).to_dict():
-            raise ConfigError(f"{file}: columns or their types differ from those in {first.name}")
+    check_columns(tables, first)
+    tables = with_one_dictionary(tables)
     with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
     declared = of_kind(features, "ClassLabel")
@@ -132,7 +133,50 @@ def table_content(
     rows, whole = join_parts(f"data parquet:{path}", [(file.name, table) for file, table in tables.items()])
     sizes = {part: sum(len(tables[file]) for file in paths) for part, paths in parts.items()}
     content = reader.content(rows, whole, sizes)
-    return replace(content, warnings=(*remarks, *content.warnings))
+    with open_parquet(first) as opened:
+        out = index_columns(opened.schema_arrow, no_features, options)
+    lines = [
+        f"index {name} is left out; --data.numbers {name} or --data.categories {name} makes it a feature"
+        for name in out
+        if not name.startswith(INDEX)
+    ]
+    return replace(content, warnings=(*remarks, *lines, *content.warnings))
+
+
+def check_columns(tables: dict[Path, pd.DataFrame], first: Path) -> None:
+    """Raises ConfigError for files with other columns than the first, or with another type of one.
+
+    Where values are missing, and in the texts of dictionaries, files may differ.
+    """
+    for file, table in tables.items():
+        differ = f"{file}: columns or their types differ from those in {first.name}"
+        if other := sorted({*table.columns} ^ {*tables[first].columns}):
+            raise ConfigError(f"{differ}: one lacks {other[0]}")
+        for name, column in tables[first].items():
+            kind, usual = kind_of(table[name]), kind_of(column)
+            if table[name].dtype != column.dtype and kind != usual and kind and usual:
+                raise ConfigError(f"{differ}: column {name} holds {kind} and {usual}; write one, or --data.drop {name}")
+
+
+def kind_of(column: pd.Series) -> str:
+    """The type of a column's values; empty if it has none. Whole numbers stay whole where some are missing."""
+    values = column.dropna().infer_objects()
+    if isinstance(values.dtype, pd.CategoricalDtype):
+        return str(values.dtype.categories.dtype) if len(values) else ""
+    if values.dtype.kind == "f" and len(values) < len(column) and (values % 1 == 0).all():
+        return "int64" if len(values) else ""
+    return str(values.dtype) if len(values) else ""
+
+
+def with_one_dictionary(tables: dict[Path, pd.DataFrame]) -> dict[Path, pd.DataFrame]:
+    """The tables, with the categories of all files in every column that is one of categories everywhere."""
+    first = next(iter(tables.values()))
+    for name in first.columns:
+        columns = [table[name] for table in tables.values()]
+        if all(isinstance(column.dtype, pd.CategoricalDtype) for column in columns):
+            joint = union_categoricals(columns, sort_categories=True, ignore_order=True).dtype
+            tables = {file: table.assign(**{name: table[name].astype(joint)}) for file, table in tables.items()}
+    return tables
 
 
 def columns_in_folders(relative: Path) -> dict[str, str]:
@@ -151,10 +195,10 @@ def with_number_columns(columns: list[dict[str, str]]) -> list[dict[str, Any]]:
     return columns_with_numbers
 
 
-def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd.DataFrame:
-    """The columns of a file without those of pandas' index. no_features: columns of any type. more: of its folders.
+def load_columns(file: Path, no_features: list[str], more: dict[str, Any], options: Options) -> pd.DataFrame:
+    """The columns of a file, and those of pandas' index that have a role. more: columns of its folders.
 
-    Raises ConfigError.
+    no_features: columns of any type. Raises ConfigError.
     """
     with open_parquet(file) as opened:
         table, categories = opened.read(), number_categories(opened)
@@ -169,9 +213,10 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any]) -> pd
                 f"{file}: column {column.name} holds {kind}; numbers, booleans, text and lists of numbers are read, "
                 f"--data.drop {column.name} leaves it out"
             )
-    index = index_columns(table.schema)
-    frame = table.to_pandas(ignore_metadata=True, categories=categories).drop(columns=index)
-    frame = with_plain_names(str(file), frame)
+    index = index_columns(table.schema, [*no_features, *more], options)
+    frame = with_plain_names(
+        str(file), table.to_pandas(ignore_metadata=True, categories=categories).drop(columns=index)
+    )
     return frame.assign(**{name: value for name, value in more.items() if name not in frame})
 
 
@@ -185,19 +230,27 @@ def number_categories(opened: Any) -> list[str]:
     return [field.name for field in schema if types.is_dictionary(field.type) and field.name in plain]
 
 
-def index_columns(schema: Any) -> list[str]:
-    """The columns of pandas' index, as pandas' metadata name them."""
+def index_columns(schema: Any, named: list[str], options: Options) -> list[str]:
+    """The columns of pandas' index, as pandas' metadata name them, that are no target, no user and not named."""
     try:
-        named = json.loads(schema.metadata[b"pandas"])["index_columns"]
-        return [name for name in named if isinstance(name, str) and name in schema.names]
+        index = json.loads(schema.metadata[b"pandas"])["index_columns"]
+        names = [name for name in index if isinstance(name, str) and name in schema.names]
     except (KeyError, TypeError, ValueError):
         return []
+    named = [*named, *options.numbers, *options.categories, *filter(None, [options.user, options.label])]
+    return [name for name in names if name not in named and not is_usual(name, "user") and not is_usual(name, "label")]
 
 
 def is_plain(kind: Any) -> bool:
     while types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind):
         kind = kind.value_type
-    return is_text(kind) or types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)
+    return (
+        is_text(kind)
+        or types.is_null(kind)
+        or types.is_integer(kind)
+        or types.is_floating(kind)
+        or types.is_boolean(kind)
+    )
 
 
 def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], list[str]]:

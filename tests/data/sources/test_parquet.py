@@ -316,3 +316,38 @@ def test_parts_that_disagree_about_the_classes(parts, write_parquet, encode, pix
     assert "test-00000-of-00001.parquet: class names differ from those in train-00000-of-00002.parquet" in refused(
         parts
     )
+
+
+def test_a_named_index_with_a_role_is_a_column_and_another_is_named(tmp_path, load):
+    table = pd.DataFrame({"a": np.arange(12) / 7, "user": ["ann", "bob", "eve"] * 4, "y": [0, 1] * 6})
+    (file,) = (tmp_path / "t.parquet",)
+    table.set_index("user").to_parquet(file)
+    assert load(f"parquet:{file}").domain_names == load(f"parquet:{file}", user="user").domain_names
+    assert load(f"parquet:{file}").domain_names == ("ann", "bob", "eve")
+    table.drop(columns="user").set_axis(pd.Index([*range(5, 17)][::-1], name="visit")).to_parquet(file)
+    assert (
+        "index visit is left out; --data.numbers visit or --data.categories visit makes it a feature"
+        in load(f"parquet:{file}").remarks
+    )
+    assert load(f"parquet:{file}", numbers=["visit"]).shape == (2,)
+    table.drop(columns="user").to_parquet(file)
+    assert load(f"parquet:{file}").shape == (1,)
+
+
+def test_shards_may_lack_values_and_have_dictionaries_of_their_own(tmp_path, load, refused):
+    def write(*columns):
+        for number, column in enumerate(columns):
+            table = pa.table({"a": np.arange(12) / 7, "k": column, "y": [0, 1] * 6})
+            pq.write_table(table, tmp_path / f"{number}.parquet")
+        return f"parquet:{tmp_path}"
+
+    texts = [pa.array(pair * 6).dictionary_encode() for pair in (["p", "q"], ["r", "q"])]
+    data = load(write(*texts))
+    np.testing.assert_array_equal(data.samples[[0, 1, 12, 13], 1:], [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]])
+    numbers = pa.array(range(12))
+    data = load(write(numbers, pa.array([None, *range(11)])), impute="median")
+    np.testing.assert_array_equal(data.samples[11:14, 1:], [[11, 0], [np.nan, 1], [0, 0]])
+    data = load(write(numbers, pa.nulls(12)), impute="median")
+    np.testing.assert_array_equal(data.samples[11:13, 1:], [[11, 0], [np.nan, 1]])
+    line = "differ from those in 0.parquet: column k holds int32 and int64; write one, or --data.drop k"
+    assert line in refused(write(numbers, numbers.cast(pa.int32())))
