@@ -19,10 +19,16 @@ def check_resolution(where: str, values: np.ndarray, names: list[str]) -> None:
         return
     for name, exact in zip(names, values.T, strict=True):
         if is_blurred(exact):
+            low, high = number_text(exact.min()), number_text(exact.max())
             raise ConfigError(
-                f"{where}: {name} goes from {exact.min():.17g} to {exact.max():.17g} in steps too small for "
-                "float32: subtract an offset beforehand, or scale it"
+                f"{where}: {name} goes from {low} to {high} in steps too small for float32: subtract an offset "
+                "beforehand, or scale it"
             )
+
+
+def number_text(value: np.generic) -> str:
+    """Every digit of a number."""
+    return str(value) if value.dtype.kind in "iu" else f"{value:.17g}"
 
 
 def is_blurred(exact: np.ndarray) -> bool:
@@ -32,9 +38,10 @@ def is_blurred(exact: np.ndarray) -> bool:
     """
     with np.errstate(over="ignore", invalid="ignore"):
         short = exact.astype(np.float32)
-    if not np.isfinite(short).all() or (short == exact).all():
+        again = short.astype(exact.dtype)  # a comparison of integers with floats would round both
+    if not np.isfinite(short).all() or (again == exact).all():
         return False
-    low, high = float(exact.min()), float(exact.max())
+    low, high = exact.min().item(), exact.max().item()
     step = float(np.spacing(np.float32(max(abs(low), abs(high)))))
     wide = high - low >= STEPS * step
     if wide and len(np.unique(short[: SOME * STEPS])) >= STEPS:  # as most columns: no need to sort them

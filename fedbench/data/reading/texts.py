@@ -1,6 +1,7 @@
 """Recognises the form of a column's texts by one table, for all tables and for targets that are texts."""
 
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,8 @@ NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "
 """Texts for missing numbers in tables."""
 MISSING = (*NO_NUMBER, "NaT", "n.a.", "?", "-", "--", "–", "—", ".", "..", "#DIV/0!", "#VALUE!")
 """The usual texts for missing values of any kind."""
+LONGEST = 20
+"""Characters of a whole number of 64 bits, with its sign."""
 JOINTS = ("|", ";")
 ORDINALS = ("st", "nd", "rd", "th")
 """Texts behind numbers that are no unit."""
@@ -129,12 +132,14 @@ def all_match(texts: Any, pattern: str) -> bool:
 
 
 def numbers_of(texts: Iterable[str]) -> np.ndarray:
-    """The truth values or numbers that all texts are, bool, int64 if they are whole and fit, or float64 [n]."""
+    """The truth values or numbers that all texts are, bool, whole numbers of 64 bits if they fit, or float64 [n]."""
     column = pa.array(texts, pa.large_string())
     if all_match(column, TRUTH):
         return pc.equal(pc.utf8_lower(column), "true").to_numpy(zero_copy_only=False)
-    if all_match(column, WHOLE) and pc.max(pc.utf8_length(column)).as_py() < 19:
-        return pc.replace_substring(column, "+", "").cast(pa.int64()).to_numpy()
+    if all_match(column, WHOLE) and pc.max(pc.utf8_length(column)).as_py() <= LONGEST:
+        for kind in (pa.int64(), pa.uint64()):
+            with suppress(pa.ArrowInvalid):  # too large
+                return pc.replace_substring(column, "+", "").cast(kind).to_numpy()
     return column.cast(pa.float64()).to_numpy()
 
 

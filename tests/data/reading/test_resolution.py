@@ -57,3 +57,11 @@ def test_a_column_of_close_large_numbers_is_named(column):
 )
 def test_others_are_taken(column):
     check_resolution("here", column[:, None], ["a"])
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint64])
+def test_whole_numbers_that_floats_round_are_compared_as_they_are(kind):
+    with pytest.raises(ConfigError, match="t goes from 1152921504606846976 to 1152921504606847095 in steps too small"):
+        check_resolution("data", np.arange(2**60, 2**60 + 120, dtype=kind)[:, None], ["t"])
+    check_resolution("data", (np.arange(120, dtype=kind) * 2**50)[:, None], ["t"])
+    check_resolution("data", np.full((120, 1), 2**60 + 1, kind), ["t"])

@@ -111,6 +111,8 @@ def test_numbers_are_those_that_stand_there_to_the_bit():
     values = np.random.default_rng(0).normal(size=99) * 10.0 ** np.arange(-50, 49)
     np.testing.assert_array_equal(numbers_of([f"{value!r}" for value in values.tolist()]), values)
     assert numbers_of(["+2", "-3", "0012"]).tolist() == [2, -3, 12]
+    assert numbers_of(["1767225600000000001", "-7"]).tolist() == [1767225600000000001, -7]
+    assert numbers_of([f"{2**64 - 1}", "7"]).tolist() == [2**64 - 1, 7]
     assert numbers_of(["1e3", ".5", "5."]).tolist() == [1000, 0.5, 5]
     assert numbers_of(["True", "false"]).tolist() == [True, False]
     assert not are_numbers(["1", "inf"])
