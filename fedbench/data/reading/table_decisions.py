@@ -1,5 +1,6 @@
 """How a table was read, in words: decisions, and remarks where there was a choice."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
@@ -12,6 +13,8 @@ from fedbench.data.reading.table_columns import Features, Roles, TableOptions
 from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.targets import Targets
 
+IDENTIFIER = re.compile(r"^(id|ID|Id)$|[_ .-](id|ID|Id)$|[a-z0-9](ID|Id)$")
+"""Names of columns that name rows, patients and the like: id, patient_id, patientId."""
 FEW_ROWS = 10
 """Up to so many rows a column may count them by chance."""
 
@@ -23,9 +26,30 @@ def remarks_on_samples(
     if kind is None and samples.dtype.kind in "iu":
         name = roles.features[0]
         yield f"column {name} holds lists of whole numbers, which are tokens; --data.kind feature for counts"
+    counters = [
+        name
+        for name, features in read.items()
+        if features.names == [name] and not features.category and counts_rows(features.values[:, 0])
+    ]
+    for name in counters:
+        yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
     for name, features in read.items():
-        if features.names == [name] and not features.category and counts_rows(features.values[:, 0]):
-            yield f"column {name} counts the rows and is a feature; --data.drop {name} if it is none"
+        if name not in counters and (IDENTIFIER.search(name) or are_all_different(features)):
+            why = (
+                "has the name of an identifier" if IDENTIFIER.search(name) else "has another whole number in every row"
+            )
+            yield (
+                f"column {name} {why} and is a feature; --data.drop {name} if it is none, --data.user {name} if it is "
+                f"the user, --partition.test_by {name} if its rows stay on one side of the split"
+            )
+
+
+def are_all_different(features: Features) -> bool:
+    """Whether a column holds whole numbers, another one in each row, in more rows than by chance."""
+    numbers = features.values[:, 0]
+    if features.kind != "number" or features.void or len(numbers) <= FEW_ROWS or (numbers % 1).any():
+        return False
+    return len(np.unique(numbers)) == len(numbers)
 
 
 def counts_rows(numbers: np.ndarray) -> bool:

@@ -1,6 +1,8 @@
 """The decisions on a table name every column."""
 
-from tests.data.reading.test_tables import FRAME, content, decisions
+import numpy as np
+
+from tests.data.reading.test_tables import FRAME, ROWS, content, decisions
 
 
 def test_decisions_say_what_every_column_is():
@@ -17,3 +19,19 @@ def test_decisions_say_what_every_column_is():
     ]
     (first, *_) = content(table, label="job", drop=["label"]).decisions(None)
     assert (first.about, first.how, first.key, first.value) == ("targets", "given", "data.label", "job")
+
+
+def test_a_column_that_names_rows_or_groups_is_named_with_the_keys_for_it():
+    shuffled = np.random.default_rng(0).permutation(ROWS) + 100
+    table = FRAME.assign(id=shuffled, patient_id=np.arange(ROWS) // 4, caseId=["u", "v"] * 30, code=shuffled[::-1])
+    keys = (
+        "; --data.drop {0} if it is none, --data.user {0} if it is the user, --partition.test_by {0} if its rows stay"
+    )
+    for name in ("id", "patient_id", "caseId"):
+        assert any(
+            line.startswith(f"column {name} has the name of an identifier and is a feature" + keys.format(name))
+            for line in content(table).warnings
+        )
+    assert any("column code has another whole number in every row" in line for line in content(table).warnings)
+    plain = FRAME.assign(paid=shuffled // 2, valid=["u", "v"] * 30, grid=np.arange(ROWS) / 7)
+    assert not any("is a feature" in line for line in content(plain).warnings)
