@@ -30,7 +30,8 @@ def plain_name(name: Any) -> str:
 class NamedParts:
     """The parts of an item or of a table by name. where: what they are parts of; noun: what a part is called.
 
-    Usual names are found in any case; as they are written they come first. hint: what else can be done about several candidates, or about an unknown sample.
+    Usual names are found in any case; as they are written they come first. hint: what else can be done about several
+    candidates, or about an unknown sample.
     """
 
     names: Sequence[str]

@@ -137,9 +137,9 @@ class TableReader:
                 check_cells(rows, table[name], remedy)
             columns[name] = with_clean_texts(table[name])
         check_missing(rows, columns, roles.features, self.options.impute == "median")
-        for name, what in ((roles.label, "a class"), (roles.user, "a user"), (roles.beside.group, "a group")):
-            if name and name not in self.options.categories:
-                check_codes(rows, columns[name], what)
+        for coded, what in ((roles.label, "a class"), (roles.user, "a user"), (roles.beside.group, "a group")):
+            if coded and coded not in self.options.categories:
+                check_codes(rows, columns[coded], what)
         return pd.DataFrame(columns)
 
     def samples(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> tuple[np.ndarray, dict[str, Features]]:
