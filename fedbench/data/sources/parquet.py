@@ -215,7 +215,7 @@ def load_columns(file: Path, no_features: list[str], more: dict[str, Any], optio
             )
     index = index_columns(table.schema, [*no_features, *more], options)
     frame = with_plain_names(
-        str(file), table.to_pandas(ignore_metadata=True, categories=categories).drop(columns=index)
+        str(file), table.replace_schema_metadata().to_pandas(categories=categories).drop(columns=index)
     )
     return frame.assign(**{name: value for name, value in more.items() if name not in frame})
 

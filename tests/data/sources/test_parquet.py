@@ -302,7 +302,7 @@ def test_two_columns_of_one_name_are_refused(tmp_path):
     assert refused(tmp_path / "a.parquet").endswith("a.parquet: two columns are called a; rename one")
 
 
-@pytest.mark.parametrize("known", ["[]", "3", '{"index_columns": 3}', '{"info": {"features": {"label": 3}}}'])
+@pytest.mark.parametrize("known", ["{", "[]", "3", '{"index_columns": 3}', '{"info": {"features": {"label": 3}}}'])
 def test_metadata_of_another_form_are_as_good_as_none(tmp_path, known):
     table = pa.table({"a": [0.5, 1.0, 2.0], "label": [0, 1, 0]})
     for features in (known, "{", '{"info": {"features": [1]}}'):
