@@ -163,10 +163,11 @@ class TableReader:
         read = self.filled_features(rows, column if filled.all() else column[filled])
         wrong = np.argwhere(~np.isfinite(read.values))
         if len(wrong):
-            raise ConfigError(
-                f"{rows.place(column.index[filled][wrong[0][0]])}: a value that is not finite in column {column.name}; "
-                "fill it in or leave the row out"
-            )
+            row = column.index[filled][wrong[0][0]]
+            large = read.kind == "number" and np.isfinite(float(column[row]))
+            fault = "a value too large for float32" if large else "a value that is not finite"
+            remedy = "scale the column" if large else "fill it in or leave the row out"
+            raise ConfigError(f"{rows.place(row)}: {fault} in column {column.name}; {remedy}")
         return read if filled.all() else read.among(filled, str(column.name))
 
     def filled_features(self, rows: TableRows, column: pd.Series) -> Features:
@@ -185,7 +186,8 @@ class TableReader:
             return Features(bits.astype(np.float32), names, "category", tuple(values.tolist()))
         numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
         check_resolution(rows.where, numbers, [f"column {name}"])
-        return Features(numbers.astype(np.float32), [name], "truth" if numbers.dtype == bool else "number")
+        with np.errstate(over="ignore"):  # `features` names what is too large
+            return Features(numbers.astype(np.float32), [name], "truth" if numbers.dtype == bool else "number")
 
     def is_category(self, rows: TableRows, column: pd.Series) -> bool:
         """Whether a column of features is a category, and not numbers. Raises ConfigError if only the user knows."""

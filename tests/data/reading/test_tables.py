@@ -162,3 +162,10 @@ def test_categories_of_numbers_stay_categories_in_every_part():
     assert block.samples.tolist() == [[1, 0, 0], [0, 1, 0], [0, 0, 1], [0, 1, 0]]
     (block,) = content(whole, numbers=["k"]).blocks
     assert block.samples.tolist() == [[10], [20], [30], [20]]
+
+
+@pytest.mark.filterwarnings("error")
+def test_numbers_too_large_for_float32_are_named_and_infinite_ones_as_before():
+    large = FRAME.assign(a=[1e300 * (1 + row) for row in range(ROWS)])
+    assert refused(large) == "data t, row 1: a value too large for float32 in column a; scale the column"
+    assert "row 1: a value that is not finite in column a; fill it in" in refused(FRAME.assign(a=np.inf))
