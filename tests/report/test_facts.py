@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from fedbench.config.keys import nest
-from fedbench.report import protocol as module
+from fedbench.report import protocol, protocol_training
 from fedbench.report.protocol import sentences
 from fedbench.report.study import Study
 from fedbench.results.plan import Entry, Plan
@@ -346,11 +346,12 @@ FRAMES = ("A run has ", ", in each of which ", "We report the test ", " of the p
 def literals() -> set[str]:
     """The words in the sentences of the protocol's code, as far as they are three or more in a row."""
     found = set[str]()
-    tree = ast.parse(inspect.getsource(module))
-    for function in [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef) and node.name[0] == "_"]:
+    trees = [ast.parse(inspect.getsource(module)) for module in (protocol, protocol_training)]
+    functions = [node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    for function in [one for one in functions if one.name not in ("protocol", "in_lines", "sentences")]:
         texts = [node for part in function.body[ast.get_docstring(function) is not None :] for node in ast.walk(part)]
         found |= {n.value for n in texts if isinstance(n, ast.Constant) and isinstance(n.value, str)}
-    found |= {*module.CORRECTIONS.values(), *module.STEPS_BY.values()}
+    found |= {*protocol.CORRECTIONS.values(), *protocol_training.STEPS_BY.values()}
     return {text for text in found if len(text.split()) > 2}
 
 

@@ -90,10 +90,10 @@ def test_what_goes_by_classes_is_refused(task, asked, line):
             {"data": {"name": f"{OTHER_TASKS}:halves", "task": "json:dumps"}},
             "neither an instance nor a subclass",
         ),
-        ("binary", {"data": {"name": f"{OTHER_TASKS}:halves"}}, r"returned \(2,\) .*one logit, set --task binary"),
+        ("binary", {"data": {"name": f"{OTHER_TASKS}:halves"}}, r"returned \(3,\) .*one logit, set --task binary"),
         ("next-token", {"data": {"name": f"{OTHER_TASKS}:unshifted", "task": "next-token"}}, "the token after it"),
         ("binary", {"data": {"name": "digits", "task": "binary"}}, "two classes are needed, the targets have 10"),
-        ("segmentation", {"model": "mlp"}, r"must return logits of shape \[batch, 2, 4, 4\], it returned \(2, 2\)"),
+        ("segmentation", {"model": "mlp"}, r"must return logits of shape \[batch, 2, 4, 4\], it returned \(3, 2\)"),
         ("next-token", {"data": {"name": "diabetes", "task": "next-token"}}, "targets are whole numbers"),
     ],
 )
