@@ -64,8 +64,10 @@ def with_clean_texts(column: pd.Series) -> pd.Series:
         return column
     texts = clean(column)
     marked = texts.isin(NO_NUMBER)
-    values = texts[~marked].dropna() if marked.any() else texts
-    return texts.mask(marked) if marked.any() and any(all_match(values, form) for form in (NUMBER, TRUTH)) else texts
+    if not marked.any():
+        return texts
+    values = texts[~marked].dropna()
+    return texts.mask(marked) if all_match(values, NUMBER) or all_match(values, TRUTH) else texts
 
 
 def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:

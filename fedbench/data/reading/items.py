@@ -257,7 +257,7 @@ class GivenPart:
             sample = reader(item)
             if index in few:
                 again = self.item(index)
-                refuse_changes(item, again, sample, reader(again))
+                require_same_again(item, again, sample, reader(again))
                 rows += [as_array(item.image, item.where)] if reader.kind == "feature" else []
             facts: tuple[Any, ...] = (np.asarray(item.label).tolist(), item.domain, sample.shape, sample.dtype.str)
             facts += item.beside if any(self.keys.beside) else ()
@@ -273,7 +273,7 @@ class GivenPart:
         )
 
 
-def refuse_changes(item: Item, again: Item, sample: np.ndarray, sample_again: np.ndarray) -> None:
+def require_same_again(item: Item, again: Item, sample: np.ndarray, sample_again: np.ndarray) -> None:
     """Raises ConfigError if an item is another one when it is read again."""
     changes = {
         "sample": sample.shape != sample_again.shape or (sample != sample_again).any(),

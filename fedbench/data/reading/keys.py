@@ -18,10 +18,10 @@ USUAL = {"sample": SAMPLE_KEYS, "label": TARGETS, "user": DOMAIN_KEYS}
 
 def is_usual(name: Any, what: str) -> bool:
     """Whether a name is usual for the sample, label or user, whatever its case: `User ID` as `user_id`."""
-    return plain_name(name) in map(plain_name, USUAL[what])
+    return folded_name(name) in map(folded_name, USUAL[what])
 
 
-def plain_name(name: Any) -> str:
+def folded_name(name: Any) -> str:
     """A name without its case, blanks, hyphens and underscores."""
     return re.sub(r"[\W_]", "", str(name)).casefold()
 
@@ -49,8 +49,8 @@ class NamedParts:
         keys = USUAL[what] if usual is None else usual
         present = [key for key in keys if key in self.names]
         if not present:
-            plain = [*map(plain_name, keys)]
-            present = [name for name in self.names if plain_name(name) in plain]
+            plain = [*map(folded_name, keys)]
+            present = [name for name in self.names if folded_name(name) in plain]
         if len(present) > 1:
             named = " and ".join(present)
             raise ConfigError(f"{self.where}: {named} could be the {what}: set data.{what} to one of them{self.hint}")

@@ -54,10 +54,10 @@ def source(config: DataConfig, options: Options, progress: OnProgress | None) ->
     refuse_two_spellings(path, classes_of(parts["train"]), "classes")
     refuse_two_spellings(path, [*parts["train"]], "domains")
     read_parts = partial(read, path, parts, remarks, options)
-    return Source(f"folder:{path}", read_parts, tuple(files_of(parts)), options.model_dump())
+    return Source(f"folder:{path}", read_parts, tuple(image_files(parts)), options.model_dump())
 
 
-def files_of(parts: Parts) -> Iterator[Path]:
+def image_files(parts: Parts) -> Iterator[Path]:
     """All image files of all parts."""
     listings = (listing for part in parts.values() for listing in part.values())
     return (file for listing in listings for files in listing.values() for file in files)
@@ -225,7 +225,7 @@ def files_below(folder: Path) -> Iterator[Path]:
 
 def unread_files(path: Path, parts: Parts) -> Iterator[str]:
     """Says what below a folder is not read."""
-    read = set(files_of(parts))
+    read = set(image_files(parts))
     above = {folder for file in read for folder in file.parents}
     others, strays = list[Path](), list[Path]()
     for file in files_below(path):

@@ -121,7 +121,7 @@ def table_content(
         for file, values in zip(files, with_number_columns(in_folders), strict=True)
     }
     first = next(iter(tables))
-    check_columns(tables, first)
+    require_same_columns(tables, first)
     tables = with_one_dictionary(tables)
     with open_parquet(first) as opened:
         features = hugging_face_features(opened.schema_arrow)
@@ -143,7 +143,7 @@ def table_content(
     return replace(content, warnings=(*remarks, *lines, *content.warnings))
 
 
-def check_columns(tables: dict[Path, pd.DataFrame], first: Path) -> None:
+def require_same_columns(tables: dict[Path, pd.DataFrame], first: Path) -> None:
     """Raises ConfigError for files with other columns than the first, or with another type of one.
 
     Where values are missing, and in the texts of dictionaries, files may differ.
@@ -153,12 +153,12 @@ def check_columns(tables: dict[Path, pd.DataFrame], first: Path) -> None:
         if other := sorted({*table.columns} ^ {*tables[first].columns}):
             raise ConfigError(f"{differ}: one lacks {other[0]}")
         for name, column in tables[first].items():
-            kind, usual = kind_of(table[name]), kind_of(column)
+            kind, usual = value_type(table[name]), value_type(column)
             if table[name].dtype != column.dtype and kind != usual and kind and usual:
                 raise ConfigError(f"{differ}: column {name} holds {kind} and {usual}; write one, or --data.drop {name}")
 
 
-def kind_of(column: pd.Series) -> str:
+def value_type(column: pd.Series) -> str:
     """The type of a column's values; empty if it has none. Whole numbers stay whole where some are missing."""
     values = column.dropna().infer_objects()
     if isinstance(values.dtype, pd.CategoricalDtype):
