@@ -14,7 +14,7 @@ from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import DOMAIN, NOTHING, Beside
 from fedbench.data.reading.columns import items_of_columns
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.keys import NamedParts
+from fedbench.data.reading.keys import USUAL, NamedParts
 from fedbench.data.reading.resolution import check_channels
 from fedbench.data.reading.samples import SampleKind, SampleReader, as_array
 from fedbench.data.reading.structure import StructureReader, is_array, is_structure
@@ -153,12 +153,22 @@ class GivenPart:
             keys, label, user = self._find_keys(item, where)
             sample = item[keys[0]] if len(keys) == 1 else {key: item[key] for key in keys}
             return sample, item[label], item[user] if user else None
+        self._refuse_names(where)
         if not isinstance(item, tuple | list) or len(item) not in (2, 3):
             what = type(item).__name__ + (f" of {len(item)}" if isinstance(item, tuple | list) else "")
             raise ConfigError(
                 f"{where}: a {what}; (sample, target), (sample, target, domain) or a dict of them is expected"
             )
         return item[0], item[1], item[2] if len(item) == 3 else None
+
+    def _refuse_names(self, where: str) -> None:
+        """Raises ConfigError if keys of the sample, label or user are named, which items without keys do not have."""
+        for what, name in zip(USUAL, self.keys, strict=False):
+            if name:
+                raise ConfigError(
+                    f"data.{what} = {name!r}: {where} is no dict and has no keys: its values are the sample, the target "
+                    "and perhaps the user, in this order; leave the key out, or bring dicts"
+                )
 
     def has_third_values(self) -> bool:
         """Whether items are (sample, target, user), of which nothing but the place says what is the user."""

@@ -37,7 +37,7 @@ from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import with_one_spelling
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions, columns_of
 from fedbench.data.reading.table_decisions import decisions_on, remarks_on_samples
-from fedbench.data.reading.targets import FEW_VALUES, read_targets
+from fedbench.data.reading.targets import FEW_VALUES, read_targets, refuse_count
 from fedbench.data.reading.texts import (
     CODES,
     NUMBER,
@@ -310,7 +310,7 @@ def as_kind(rows: TableRows, kind: SampleKind, values: np.ndarray) -> np.ndarray
 def table_targets(rows: TableRows, reader: TableReader, values: np.ndarray) -> Targets:
     """The targets of all rows, as the task of a reader reads them. Raises ConfigError."""
     try:
-        return read_targets(values, reader.task, reader.names, reader.classes)
+        return refuse_count(reader.classes, read_targets(values, reader.task, reader.names, reader.classes))
     except TargetError as error:
         raise ConfigError(f"{rows.place(error.row)}: {error}") from None
     except ConfigError as error:

@@ -47,6 +47,13 @@ def read_targets(
     return replace(targets, remarks=(text, *targets.remarks)) if text else targets
 
 
+def refuse_count(count: int | None, targets: Targets) -> Targets:
+    """The targets. Raises ConfigError if data.classes is set and they are none."""
+    if count and not targets.classes:
+        raise ConfigError(f"data.classes = {count}: the task {targets.task} has no classes; leave it out")
+    return targets
+
+
 T = TypeVar("T")
 
 

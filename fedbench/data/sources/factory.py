@@ -31,7 +31,7 @@ from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import SpellingOption, spelling_decision, with_one_spelling
 from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
-from fedbench.data.reading.targets import piece_of, read_targets
+from fedbench.data.reading.targets import piece_of, read_targets, refuse_count
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
 from fedbench.user_code.third_value import check_users
@@ -242,7 +242,7 @@ def targets_of_parts(config: DataConfig, parts: Sequence[GivenPart], reading: Re
         if train.classes and test.classes and test.classes != train.classes:
             numbers = np.array([names.index(name) for name in test.classes])
             values = with_numbers_of_train(values, rows, len(train.classes), numbers)
-        return read_targets(values, config.task, names, count)
+        return refuse_count(reading.classes, read_targets(values, config.task, names, count))
     except TargetError as error:
         part, row = piece_of([(part, len(part)) for part in parts], error.row)
         raise ConfigError(f"{part.place(row)}: {error}") from None

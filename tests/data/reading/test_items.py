@@ -107,6 +107,12 @@ def test_masked_targets_and_users_are_refused_as_samples_are(target, user, what)
     assert part([(0.5, np.ma.masked_array([1.0, 2.0]), 1)]).item(0).label.tolist() == [1, 2]
 
 
+@pytest.mark.parametrize("key", ["sample", "label", "user"])
+def test_keys_are_refused_for_items_without_keys(key):
+    with pytest.raises(ConfigError, match=f"data.{key} = 'age': .* item 0 is no dict and has no keys"):
+        part([(0.5, 1, "ann")], **{key: "age"}).item(0)
+
+
 @pytest.mark.parametrize(("position", "what"), [(0, "sample"), (1, "target"), (2, "user")])
 def test_what_changes_when_read_again_is_named(position, what):
     class Drawn(list):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.targets import read_targets
+from fedbench.data.reading.targets import read_targets, refuse_count
 from fedbench.errors import ConfigError
 from fedbench.tasks.targets import TargetError
 from tests.data.loading import refused
@@ -22,6 +22,12 @@ def test_classes_are_classes_however_they_are_written(brought):
     assert found.values.dtype == np.int64
     assert found.values.tolist() == CLASSES.tolist()
     assert bool(found.remarks) == (brought.dtype.kind == "f" or brought.ndim > 1)
+
+
+def test_a_number_of_classes_is_refused_where_targets_are_none():
+    assert refuse_count(5, read_targets(CLASSES)).classes == 5
+    with pytest.raises(ConfigError, match="data.classes = 5: the task regression has no classes; leave it out"):
+        refuse_count(5, read_targets(CLASSES, "regression"))
 
 
 def test_booleans_and_zeros_and_ones_are_two_classes():
