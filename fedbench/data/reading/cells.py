@@ -7,7 +7,7 @@ from numbers import Number
 import numpy as np
 import pandas as pd
 
-from fedbench.data.reading.targets import piece_of
+from fedbench.data.reading.targets import FEW_VALUES, piece_of
 from fedbench.data.reading.texts import (
     MISSING,
     NO_NUMBER,
@@ -18,16 +18,21 @@ from fedbench.data.reading.texts import (
     clean,
     counts_of,
     form_of,
+    have_points_of_thousands,
     is_mostly_numbers,
     matches,
 )
-from fedbench.errors import ConfigError
+from fedbench.errors import ConfigError, open_decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
+SENTINELS = (-99, -999, -9999, -99999, 99, 999, 9999, 99999)
+"""Numbers that usually stand for missing values."""
+SENTINEL_RANGES = 2
+"""They do if they are farther from all other numbers than so many times the range of these."""
 
 
 @dataclass(frozen=True)
@@ -183,13 +188,47 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
 
 
 def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
-    """Raises ConfigError for more texts than a category has."""
-    if len(counts) > MOST_CATEGORIES:
+    """Raises ConfigError for more texts than a category has, and for those that hardly repeat."""
+    are_many, hardly_repeat = len(counts) > MOST_CATEGORIES, len(column) < 2 * len(counts)
+    if are_many or (hardly_repeat and len(counts) > FEW_VALUES):
+        why = f"more than the {MOST_CATEGORIES} of a category" if are_many else f"in {len(column)} rows"
         raise ConfigError(
             f"{rows.where}: column {column.name} holds {len(counts)} different texts, such as "
-            f"{str(column.iloc[0])[:30]!r}, more than the {MOST_CATEGORIES} of a category; turn it into numbers "
-            f"beforehand, or --data.drop {column.name}, or --data.categories {column.name}"
+            f"{str(column.iloc[0])[:30]!r}, {why}; turn it into numbers beforehand, or --data.drop {column.name}, or "
+            f"--data.categories {column.name}"
         )
+
+
+def check_points(rows: TableRows, column: pd.Series) -> None:
+    """Raises ConfigError if the numbers of a column, which are texts, may have points that separate thousands."""
+    if have_points_of_thousands(column):
+        pointed = column[column.str.contains(".", regex=False)]
+        raise open_decision(
+            rows.where,
+            f"column {column.name} holds {pointed[pointed.str.endswith('0')].iloc[0]!r} beside "
+            f"{column.drop(pointed.index).iloc[0]!r}",
+            {f"--data.numbers {column.name}": "decimals", "write them without points": "thousands"},
+        )
+
+
+def check_sentinels(rows: TableRows, name: str, numbers: np.ndarray) -> None:
+    """Raises ConfigError if the least or greatest number of a column [rows] may stand for a missing value."""
+    for number in (numbers.min(), numbers.max()):
+        if number not in SENTINELS:
+            continue
+        others = numbers[numbers != number].astype(float)
+        least, greatest = others.min(initial=np.inf), others.max(initial=-np.inf)
+        distance = max(least - number, number - greatest)
+        if least < greatest and distance > SENTINEL_RANGES * (greatest - least):
+            raise open_decision(
+                rows.where,
+                f"column {name} holds {number:g} in {len(numbers) - len(others)} rows, and {least:g} to {greatest:g} "
+                "otherwise",
+                {
+                    f"--data.numbers {name}": "a number",
+                    "empty these cells, with --data.impute median": "a missing value",
+                },
+            )
 
 
 def holds_lists(column: pd.Series) -> bool:

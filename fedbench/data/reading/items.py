@@ -166,8 +166,8 @@ class GivenPart:
         for what, name in zip(USUAL, self.keys, strict=False):
             if name:
                 raise ConfigError(
-                    f"data.{what} = {name!r}: {where} is no dict and has no keys: its values are the sample, the target "
-                    "and perhaps the user, in this order; leave the key out, or bring dicts"
+                    f"data.{what} = {name!r}: {where} is no dict and has no keys: its values are the sample, the "
+                    "target and perhaps the user, in this order; leave the key out, or bring dicts"
                 )
 
     def has_third_values(self) -> bool:

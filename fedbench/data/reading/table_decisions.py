@@ -5,8 +5,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
+import pandas as pd
 
 from fedbench.data.description import Decision
+from fedbench.data.reading.cells import holds_lists
 from fedbench.data.reading.samples import SampleKind
 from fedbench.data.reading.spelling import spelling_decision
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions
@@ -17,6 +19,9 @@ IDENTIFIER = re.compile(r"^(id|ID|Id)$|[_ .-](id|ID|Id)$|[a-z0-9](ID|Id)$")
 """Names of columns that name rows, patients and the like: id, patient_id, patientId."""
 FEW_ROWS = 10
 """Up to so many rows a column may count them by chance."""
+MANY_ROWS, REPEATS = 2000, 4
+"""Rows that are looked at first, because most columns fail there; rows for each value of a column that tells the
+target, as they would not by chance."""
 
 
 def remarks_on_samples(
@@ -42,6 +47,27 @@ def remarks_on_samples(
                 f"column {name} {why} and is a feature; --data.drop {name} if it is none, --data.user {name} if it is "
                 f"the user, --partition.test_by {name} if its rows stay on one side of the split"
             )
+
+
+def columns_that_tell_the_target(features: pd.DataFrame, target: pd.Series) -> Iterator[str]:
+    """A line for each column of features whose repeated values always stand beside the same target."""
+    if holds_lists(target) or target.nunique() < 2:
+        return
+    for name, column in features.items():
+        if not holds_lists(column) and all(
+            is_a_function(column.iloc[:rows], target.iloc[:rows]) for rows in (MANY_ROWS, None)
+        ):
+            yield (
+                f"column {name} tells the target by itself: where its value is the same, so is the target; "
+                f"--data.drop {name} if it is known only after the target"
+            )
+
+
+def is_a_function(column: pd.Series, target: pd.Series) -> bool:
+    """Whether rows of equal values have equal targets, and values repeat more than by chance."""
+    pairs = pd.DataFrame({"value": column, "target": target})
+    different = pairs["value"].nunique(dropna=False)
+    return REPEATS * different <= len(pairs) and len(pairs.drop_duplicates()) == different > 1
 
 
 def are_all_different(features: Features) -> bool:

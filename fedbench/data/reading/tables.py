@@ -21,6 +21,8 @@ from fedbench.data.reading.cells import (
     check_cells,
     check_codes,
     check_missing,
+    check_points,
+    check_sentinels,
     has_number_categories,
     holds_lists,
     holds_texts,
@@ -36,7 +38,7 @@ from fedbench.data.reading.resolution import check_channels, check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import with_one_spelling
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions, columns_of
-from fedbench.data.reading.table_decisions import decisions_on, remarks_on_samples
+from fedbench.data.reading.table_decisions import columns_that_tell_the_target, decisions_on, remarks_on_samples
 from fedbench.data.reading.targets import FEW_VALUES, read_targets, refuse_count
 from fedbench.data.reading.texts import (
     CODES,
@@ -90,7 +92,10 @@ class TableReader:
         merged = self.options.spelling == "merged"
         raw = tuple(features.raw(name, merged) for name, features in read.items())
         names = feature_names(raw)
-        remarks = remarks_on_samples(self.kind, roles, samples, read)
+        remarks = (
+            *remarks_on_samples(self.kind, roles, samples, read),
+            *columns_that_tell_the_target(table[list(read)], table[roles.label]),
+        )
         return Content(
             train,
             len(table) - train,
@@ -186,6 +191,8 @@ class TableReader:
             return Features(bits.astype(np.float32), names, "category", tuple(values.tolist()))
         numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
         check_resolution(rows.where, numbers, [f"column {name}"])
+        if name not in self.options.numbers:
+            check_sentinels(rows, name, numbers[:, 0])
         with np.errstate(over="ignore"):  # `features` names what is too large
             return Features(numbers.astype(np.float32), [name], "truth" if numbers.dtype == bool else "number")
 
@@ -196,6 +203,8 @@ class TableReader:
         if pd.api.types.is_numeric_dtype(column) or (is_given and has_number_categories(column)):
             return False
         if numbers and (is_given or not (self.typed or has_codes(column))):
+            if not is_given:
+                check_points(rows, column)
             return False
         counts = counts_of(column.astype(TEXT))
         if numbers and all_match(counts.index, NUMBER):
@@ -220,7 +229,11 @@ class TableReader:
         if not holds_texts(column):
             return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(TEXT).to_numpy("U")
         texts = self.with_one_spelling(rows.where, column)
-        return numbers_of(texts) if self.has_number_target(rows.where, column, counts_of(texts)) else texts
+        if not self.has_number_target(rows.where, column, counts_of(texts)):
+            return texts
+        if column.name not in self.options.numbers:
+            check_points(rows, column)
+        return numbers_of(texts)
 
     def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
         """Whether texts of the target are read as numbers. Raises ConfigError if only the user knows."""

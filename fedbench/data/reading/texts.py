@@ -18,6 +18,7 @@ NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "
 """Texts for missing numbers in tables."""
 MISSING = (*NO_NUMBER, "NaT", "n.a.", "?", "-", "--", "–", "—", ".", "..", "#DIV/0!", "#VALUE!")
 """The usual texts for missing values of any kind."""
+THOUSANDS_POINT = r"[-+]?[1-9][0-9]{0,2}\.[0-9]{3}"
 LONGEST = 20
 """Characters of a whole number of 64 bits, with its sign."""
 JOINTS = ("|", ";")
@@ -153,6 +154,21 @@ def has_codes(texts: Any) -> bool:
     column = pa.array(texts, pa.large_string())
     without_point = column.filter(pc.invert(pc.match_substring(column, ".")))  # few of most numbers
     return bool(matches(without_point, CODES.pattern).any())
+
+
+def have_points_of_thousands(texts: Any) -> bool:
+    """Whether points in some numbers seem to separate thousands: 1.500 beside 700, which decimals do not explain.
+
+    Whoever writes three decimals of every number writes 700.000, and whoever leaves zeros out at its end writes 1.5.
+    """
+    column = pa.array(texts, pa.large_string())
+    pointed = pc.match_substring(column, ".")
+    with_point = column.filter(pointed)
+    return (
+        0 < len(with_point) < len(column)
+        and all_match(with_point, THOUSANDS_POINT)
+        and bool(pc.any(pc.ends_with(with_point, "0")).as_py())
+    )
 
 
 def _are_finite(texts: Any) -> bool:

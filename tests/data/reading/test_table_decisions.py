@@ -35,3 +35,18 @@ def test_a_column_that_names_rows_or_groups_is_named_with_the_keys_for_it():
     assert any("column code has another whole number in every row" in line for line in content(table).warnings)
     plain = FRAME.assign(paid=shuffled // 2, valid=["u", "v"] * 30, grid=np.arange(ROWS) / 7)
     assert not any("is a feature" in line for line in content(plain).warnings)
+
+
+def test_a_column_that_tells_the_target_is_named():
+    def lines(**columns) -> list[str]:
+        return [line for line in content(FRAME.assign(**columns)).warnings if "tells the target" in line]
+
+    rows = np.arange(ROWS)
+    assert lines(code=rows % 2 + 5, ward=np.array(["a", "b", "c", "d"])[rows % 4]) == [
+        f"column {name} tells the target by itself: where its value is the same, so is the target; --data.drop {name} "
+        "if it is known only after the target"
+        for name in ("code", "ward")
+    ]
+    but_one = rows % 2 + 5
+    but_one[-1] = 5
+    assert not lines(code=but_one, rare=rows // 2, same=1, vector=[[1.0, 2.0]] * ROWS)

@@ -104,6 +104,47 @@ def test_amounts_are_named_by_their_form_however_many_there_are(different):
     assert content(amounts, categories=["n"]).columns[1] == "n=$1,250.00"
 
 
+def test_texts_that_hardly_repeat_are_no_categories():
+    table = FRAME.assign(dose=[f"{row % 31}±2" for row in range(ROWS)])
+    assert refused(table) == (
+        "data t: column dose holds 31 different texts, such as '0±2', in 60 rows; turn it into numbers beforehand, or "
+        "--data.drop dose, or --data.categories dose"
+    )
+    assert len(content(table, categories=["dose"]).columns) == 32
+    assert len(content(FRAME.assign(dose=[f"{row % 30}±2" for row in range(ROWS)])).columns) == 31
+
+
+def test_points_that_may_separate_thousands_are_asked_about():
+    def of_csv(values, label=("0", "1"), **options):
+        table = FRAME.assign(a=np.resize(values, ROWS), label=np.resize(label, ROWS))
+        reader = TableReader(TableOptions(**options), "auto", typed=False)
+        return reader.content(TableRows("data t", [("t", ROWS)]), table, {"train": ROWS})
+
+    assert loading.refused(of_csv, ["700", "2.345", "1.500"]) == (
+        "data t: column a holds '1.500' beside '700': decimals (--data.numbers a) or thousands (write them without "
+        "points)?"
+    )
+    (block,) = of_csv(["700", "2.345", "1.500"], numbers=["a"]).blocks
+    assert block.samples[:3, 0].tolist() == np.float32([700, 2.345, 1.5]).tolist()
+    for values in (["700.000", "1.500"], ["700", "1.525"], ["700", "0.500"], ["700", "1.5"], ["700", "1234.500"]):
+        of_csv(values)
+    with pytest.raises(ConfigError, match=r"column label holds '1\.500' beside '700'"):
+        of_csv(["0.5"], label=["700", "1.500", "1.525"])
+
+
+@pytest.mark.parametrize("number", [-99, 999, -9999.0])
+def test_numbers_that_usually_stand_for_missing_values_are_asked_about_far_from_all_others(number):
+    ages = np.arange(ROWS) % 40 / 2 + 30
+    table = FRAME.assign(a=np.where(np.arange(ROWS) % 20 == 7, number, ages))
+    assert refused(table) == (
+        f"data t: column a holds {number:g} in 3 rows, and 30 to 49.5 otherwise: a number (--data.numbers a) or a "
+        "missing value (empty these cells, with --data.impute median)?"
+    )
+    content(table, numbers=["a"])
+    content(FRAME.assign(a=np.where(np.arange(ROWS) % 20 == 7, number, ages * 1000 - 35000)))
+    content(FRAME.assign(a=np.where(np.arange(ROWS) % 2, number, 0)))
+
+
 def refused_target(values) -> str:
     table = FRAME.assign(label=values)
     with pytest.raises(ConfigError) as caught:

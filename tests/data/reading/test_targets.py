@@ -26,7 +26,7 @@ def test_classes_are_classes_however_they_are_written(brought):
 
 def test_a_number_of_classes_is_refused_where_targets_are_none():
     assert refuse_count(5, read_targets(CLASSES)).classes == 5
-    with pytest.raises(ConfigError, match="data.classes = 5: the task regression has no classes; leave it out"):
+    with pytest.raises(ConfigError, match=r"data\.classes = 5: the task regression has no classes; leave it out"):
         refuse_count(5, read_targets(CLASSES, "regression"))
 
 
