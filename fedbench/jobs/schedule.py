@@ -60,28 +60,27 @@ def run_jobs(
 
     A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
     continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
-    needed. more: called for further jobs when there is room. tune_folder: for Tune's own records of the trials. shares:
+    needed. more: called for further jobs when there is room. Of several jobs in one folder one runs at a time.
+    tune_folder: for Tune's own records of the trials. shares:
     what earlier stages of a study have learned about shares of GPUs.
     """
     every, outcomes = list(jobs), Outcomes()
+    given, waiting = dict[Path, Job](), list[Job]()  # runs that have been begun; those that another one has in work
 
     def further() -> Sequence[Job]:
-        while added := list(more()):
+        while True:
+            added = list(more())
             every.extend(added)
-            if left := [job for job in added if not has_ended(job)]:
+            left, waiting[:] = without_those_in_work([*waiting, *added], given)
+            if left or not added:
                 return left
-        return []
 
     for job in every:
         if job.outcome().status == "done":
             run_state.state_of(job.folder, job.config)
             folder_locks.remove_leftovers(job.folder, job.config.rounds)
-    # Two labels may stand for one run, which must not run in two trials at once: one that does not pause includes both.
-    first = dict[Path, Job]()
-    for job in every:
-        if not has_ended(job) and (job.folder not in first or (first[job.folder].pause and not job.pause)):
-            first[job.folder] = job
-    left = list(first.values()) or list(further())
+    left, waiting = without_those_in_work(every, given)
+    left = left or list(further())
     if left:
         with ray_for(left[0].config, trials) as ray:
             tell: OnJobProgress = lambda progress: watch(outcomes.of(every), progress)  # noqa: E731
@@ -109,7 +108,7 @@ def run_jobs(
                             [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
                             supplies,
                         )
-                        left, most = run_queue(tuner, queue), 1
+                        left, most = run_queue(tuner, queue) or list(further()), 1
     shutil.rmtree(scratch, ignore_errors=True)
     watch(outcomes.of(every), {})
     return outcomes.of(every)
@@ -137,6 +136,22 @@ def run_queue(tuner: Any, queue: Any) -> list[Job]:
     for job in running:
         write_error(job, OUT_OF_MEMORY)
     return [*queue.waiting]
+
+
+def without_those_in_work(jobs: Sequence[Job], given: dict[Path, Job]) -> tuple[list[Job], list[Job]]:
+    """The jobs to begin now, each in a folder of its own, and those to ask about again: another has their run in work.
+
+    given: by folder, the job that was begun last; those to begin are added. A job that does not pause includes one that
+    does.
+    """
+    first = dict[Path, Job]()
+    for job in jobs:
+        if not has_ended(job) and (job.folder not in first or (first[job.folder].pause and not job.pause)):
+            first[job.folder] = job
+    busy = {folder for folder in first if folder in given and given[folder].outcome().status == "missing"}
+    now = [job for folder, job in first.items() if folder not in busy]
+    given |= {job.folder: job for job in now}
+    return now, [job for job in jobs if job.folder in busy]
 
 
 def has_ended(job: Job) -> bool:

@@ -1,13 +1,14 @@
-"""Runs studies stage by stage: tuning, neighbours of the best points, final runs, looks of a sequential test."""
+"""Runs studies in two stages: tuning, in which every method goes on by itself; final runs and looks of their tests."""
 
 import logging
 import shutil
 import time
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
@@ -34,9 +35,7 @@ from fedbench.tracking import loggers
 log = logging.getLogger("fedbench")
 
 TUNING, FINALS = "tuning", "final runs over the seeds"
-BETTER_HALF = "tuning on {} seeds, the better half of the candidates"
-NEIGHBOURS = ("neighbours of the best candidates", "neighbours of the new best candidates")
-"""Names of stages; how often a study tries the points beside a method's best one."""
+"""Names of stages; those of further final runs say what is decided so far."""
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
@@ -79,25 +78,12 @@ def run_studies(
             stack.enter_context(ray_for(studies[0].first_job().config, trials))
             for study in studies:
                 study.recall()
-            tuning: dict[str, Any] = {"tune_folder": studies[0].folder / TUNE}
-            more: MoreJobs = stages.further if any(study.grows for study in studies) else tuple
-            stages.run(TUNING, [study.candidates() for study in studies], more=more, **tuning)
-            for place in range(1, max(len(study.tune_seeds) for study in studies)):
-                better = [study.better_candidates(place) for study in studies]
-                stages.run(BETTER_HALF.format(place + 1), better, **tuning)
+            candidates = [study.candidates() for study in studies]
+            stages.run(TUNING, candidates, stages.further_trials, tune_folder=studies[0].folder / TUNE)
             for study in studies:
                 study.choose()
-            for stage in NEIGHBOURS:
-                if not stages.run(stage, [study.trials_of_neighbours() for study in studies]):
-                    break
-                for study in studies:
-                    study.choose()
-            stages.run(FINALS, [study.finals() for study in studies])
-            while until is None or time.monotonic() < until:
-                looks = [study.next_look() for study in studies]
-                if not any(looks):
-                    break
-                stages.run(_looks_so_far(studies), looks)
+            looks: MoreJobs = partial(stages.next_look, until) if any(s.plan.stopping_rule for s in studies) else tuple
+            stages.run(FINALS, [study.finals() for study in studies], looks)
     for study in studies:
         make_report(study.folder)
         if stages.has_run:
@@ -167,56 +153,70 @@ def preview_studies(
 
 @dataclass
 class _StageRunner:
-    """Runs the jobs of studies stage by stage. has_run: whether any of them was missing."""
+    """Runs the jobs of studies stage by stage.
+
+    has_run: whether any of them was missing. stage: its name. shown: by folder, the name of the job that is shown of
+    those that have this run in common.
+    """
 
     studies: Sequence[TuningStudy]
     trials: int | None
     watch: StudyWatch | None
     has_run: bool = False
-    has_begun: bool = False
+    stage: str = ""
+    shown: dict[Path, str] = field(default_factory=dict)
     shares: GpuShares = field(default_factory=GpuShares)
 
-    def run(self, stage: str, jobs: Sequence[Sequence[Job]], **how: Any) -> bool:
-        """Take the next jobs of every study into its plan and run what is missing; returns whether there are jobs.
+    def run(self, stage: str, jobs: Sequence[Sequence[Job]], more: MoreJobs, **how: Any) -> None:
+        """Run what is missing of the first jobs of every study in a stage, and of those that follow from them.
 
-        how: as in `run_jobs`.
+        more, how: as in `run_jobs`.
         """
-        for study, own in zip(self.studies, jobs, strict=True):
-            study.begin(own)
+        if begun := self._begin(jobs, stage):
+            scratch = self.studies[0].folder / SCRATCH
+            run_jobs(begun, scratch, self.trials, self._write_and_tell, more, shares=self.shares, **how)
+
+    def further_trials(self) -> list[Job]:
+        """Trials that follow from those that have ended."""
+        return self._begin([study.further_trials() for study in self.studies])
+
+    def next_look(self, until: float | None) -> list[Job]:
+        """The next final runs that tests ask for, when all before have ended; none from that time on."""
+        is_over = until is not None and time.monotonic() >= until
+        if is_over or any(study.is_waiting for study in self.studies):
+            return []
+        for study in self.studies:
+            study.write()  # what tests and lines read
+        looks = [study.next_look() for study in self.studies]
+        return self._begin(looks, _looks_so_far(self.studies)) if any(looks) else []
+
+    def _begin(self, jobs: Sequence[Sequence[Job]], stage: str = "") -> list[Job]:
+        """Take the next jobs of every study into its plan, in another stage if it is named; the longest come first."""
         every = longest_first([job for own in jobs for job in own], [j for study in self.studies for j in study.jobs])
         if not every:
-            return False
+            return []
+        for study, own in zip(self.studies, jobs, strict=True):
+            study.begin(own)
         run_state.warn_about_changes([(job.folder, job.config) for job in every])
         if not self.has_run and not all(map(has_ended, every)):
             self.has_run = True
             for line in check_new_code(*one_run_of_each(self.studies)):
                 log.info("%s", line)
-        first = {job.folder: job.name for job in reversed(every)}
-        twice = {job.name for job in every} - set(first.values())
-        scratch, watch = self.studies[0].folder / SCRATCH, partial(self._write_and_tell, stage, twice)
-        if self.has_begun:
-            log.info("%s", time_left_line(self.studies, self.trials))
-        self.has_begun = True
-        run_jobs(every, scratch, self.trials, watch, shares=self.shares, **how)
-        return True
+        if stage:
+            if self.stage:
+                log.info("%s", time_left_line(self.studies, self.trials))
+            self.stage, self.shown = stage, {}
+        self.shown = {**{job.folder: job.name for job in reversed(every)}, **self.shown}
+        return every
 
-    def further(self) -> list[Job]:
-        """Jobs that follow from those of the first stage: of the first study that continues or proposes some."""
-        for study in self.studies:
-            if added := [*study.continued(), *study.propose()]:
-                study.begin(added)
-                self.has_run |= not all(map(has_ended, added))
-                return added
-        return []
-
-    def _write_and_tell(self, stage: str, twice: Set[str], outcomes: dict[str, Outcome], progress: JobProgress) -> None:
-        """twice: names of jobs that have their run in common with another one, which runs once."""
+    def _write_and_tell(self, outcomes: dict[str, Outcome], progress: JobProgress) -> None:
         for study in self.studies:
             study.plan.gpus = self.shares.note or study.plan.gpus
             study.plan.gpu_full |= self.shares.too_small(study.folder)
             study.write()
         if self.watch is not None:
-            self.watch(stage, {name: own for name, own in outcomes.items() if name not in twice}, progress)
+            shown = {*self.shown.values()}
+            self.watch(self.stage, {name: own for name, own in outcomes.items() if name in shown}, progress)
 
 
 def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:
@@ -224,11 +224,11 @@ def longest_first(jobs: Sequence[Job], known: Sequence[Job]) -> list[Job]:
 
     Those of a method that has not run come first, in their order.
     """
-    took = dict[tuple[str, str], list[float]]()
+    took: dict[tuple[str, str], list[float]] = {(job.setting, job.label): [] for job in jobs}
     for job in known:
-        if (seconds := job.seconds) is not None:
-            took.setdefault((job.setting, job.label), []).append(seconds)
-    return sorted(jobs, key=lambda job: -fmean(took.get((job.setting, job.label), [inf])))
+        if (own := took.get((job.setting, job.label))) is not None and (seconds := job.seconds) is not None:
+            own.append(seconds)
+    return sorted(jobs, key=lambda job: -fmean(took[job.setting, job.label] or [inf]))
 
 
 def _looks_so_far(studies: Sequence[TuningStudy]) -> str:

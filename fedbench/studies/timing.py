@@ -165,14 +165,16 @@ class LeftRuns:
         self.paces = self._paces(known)
 
     def stages(self) -> Stages:
-        """Tuning, seed by seed, neighbours of the best points, and final runs."""
-        study, stages = self.study, Stages()
-        for place, seed in enumerate(study.tune_seeds):
-            runs = [run for method in self._tuned() for run in self._candidates(method, place, seed)]
-            stages.append((runs, []))
-        stages.append(([], [run for method in self._tuned() for run in self._neighbours(method)]))
-        stages.append(([run for method in study.compared for run in self.finals(method)], []))
-        return stages
+        """Tuning, to which neighbours of the best points may be added, and final runs."""
+        tuned, seeds = self._tuned(), self.study.tune_seeds
+        places = [(method, place, seed) for place, seed in enumerate(seeds) for method in tuned]
+        return [
+            (
+                [run for candidates in places for run in self._candidates(*candidates)],
+                [run for method in tuned for run in self._neighbours(method)],
+            ),
+            ([run for method in self.study.compared for run in self.finals(method)], []),
+        ]
 
     def run(
         self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False, stops: bool = False

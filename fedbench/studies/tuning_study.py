@@ -32,6 +32,8 @@ log = logging.getLogger("fedbench")
 
 RUNG = 1 / 2
 """Share of the rounds after which the worse half of a method's points stops (benchmarks/tuning_rungs.py)."""
+NEIGHBOURS = 2
+"""How often a study tries the points next to a method's best one."""
 
 
 @dataclass
@@ -58,13 +60,20 @@ class TuningStudy:
     metric: Metric = field(init=False)
     description: Description | None = field(default=None, init=False)
     _done: dict[tuple[EntryRole, str], Entry] = field(default_factory=dict, init=False)
+    _steps: dict[str, Iterator[list[Job]]] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.points = {method.label: list(method.points) for method in self.compared}
+        self._begin_anew()
         self.plan.tuning_doubts = list(rate_doubts(self.compared))
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
         if any(method.tuned for method in self.compared):
             check_tune_seeds(self.tune_seeds, self.config.seeds)
+
+    def _begin_anew(self) -> None:
+        """Without jobs, and with the points that are known before anything is tried."""
+        self.jobs, self.plan.beside_best = (), {}
+        self.points = {method.label: list(method.points) for method in self.compared}
+        self._steps = {method.label: self._steps_of(method) for method in self.compared if method.tuned}
 
     def set_engine(self, engine: Literal["loop", "compiled"]) -> None:
         """Sets `train.engine` of all runs."""
@@ -106,31 +115,36 @@ class TuningStudy:
         stops = self.plan.tune_rounds == "halving" and not method.samples and method.tried_on(1) < method.tries
         return round if stops and config.checkpoint.every != 0 and round + 1 < config.rounds else None
 
-    @property
-    def grows(self) -> bool:
-        """Whether further jobs follow from those of the first stage."""
-        return any(method.samples for method in self.compared) or any(job.pause for job in self.candidates())
+    def further_trials(self) -> list[Job]:
+        """The next trials of every method whose trials so far have all ended, or those of one more proposed point."""
+        self.plan.entries = [self._entry(job) for job in self.jobs]
+        left = {entry.label for entry in self.plan.entries if entry.role == "candidate" and entry.status == "missing"}
+        trials = [next(filter(None, steps), []) for label, steps in self._steps.items() if label not in left]
+        return [job for jobs in trials for job in jobs] or self.propose()
 
-    def continued(self) -> list[Job]:
-        """The better half of the jobs of every method that have all paused or failed, to go on from there."""
-        better = list[Job]()
-        for method in self.compared:
-            rung = [job for job in self.jobs if job.label == method.label and job.role == "candidate"]
-            if all(job.pause and job.outcome().status != "missing" for job in rung):
-                scored = [(job, job.score_at_pause()) for job in rung if job.outcome().status == "stopped"]
-                ranked = sorted((pair for pair in scored if pair[1] is not None), key=lambda pair: self._loss(pair[1]))
-                better += [replace(job, pause=None) for job, _ in ranked[: method.tried_on(1)]]
-        return better
+    def _steps_of(self, method: ComparedMethod) -> Iterator[list[Job]]:
+        """The trials of a method after its candidates, step by step: each follows from what ended before."""
+        if method.samples:
+            return
+        yield self._continued(method)
+        for place in range(1, len(self.tune_seeds)):
+            yield self.better_trials(method, place)
+        for _ in range(NEIGHBOURS):
+            self._choose_for(method)
+            yield self.neighbour_trials(method)
 
-    def better_candidates(self, place: int) -> list[Job]:
-        """The jobs on the tuning seed at this place: the better half of the points of every method so far."""
-        jobs = list[Job]()
-        for method in self.compared:
-            if method.tuned and not method.samples:
-                ranked = sorted(self.plan.finalists(method.label), key=self._loss_of)
-                for point in ranked[: method.tried_on(place)]:
-                    jobs += self._trials(method, point.values, self.tune_seeds[place : place + 1])
-        return jobs
+    def _continued(self, method: ComparedMethod) -> list[Job]:
+        """The better half of a method's candidates that have paused, to go on from there."""
+        paused = [job for job in self.jobs if job.label == method.label and job.role == "candidate" and job.pause]
+        scored = [(job, job.score_at_pause()) for job in paused if job.outcome().status == "stopped"]
+        ranked = sorted((pair for pair in scored if pair[1] is not None), key=lambda pair: self._loss(pair[1]))
+        return [replace(job, pause=None) for job, _ in ranked[: method.tried_on(1)]]
+
+    def better_trials(self, method: ComparedMethod, place: int) -> list[Job]:
+        """The jobs on the tuning seed at this place: the better half of a method's points so far."""
+        ranked = sorted(self.plan.finalists(method.label), key=self._loss_of)[: method.tried_on(place)]
+        seeds = self.tune_seeds[place : place + 1]
+        return [job for point in ranked for job in self._trials(method, point.values, seeds)]
 
     def _trials(self, method: ComparedMethod, values: Values, seeds: Sequence[int]) -> list[Job]:
         return [self._job(method, values, seed, "candidate", method.trial) for seed in seeds]
@@ -146,7 +160,7 @@ class TuningStudy:
 
     def recall(self) -> None:
         """Begin with the points that an earlier command proposed in this folder, up to the requested number."""
-        self.jobs = ()
+        self._begin_anew()
         if not is_study(self.folder):
             return
         before = Plan.read(self.folder)
@@ -205,10 +219,7 @@ class TuningStudy:
         """
         chosen = self.plan.choices
         for method in self.compared:
-            if not method.tuned:
-                chosen[method.label] = method.points[0]
-            elif known := self.plan.finalists(method.label):
-                chosen[method.label] = min(known, key=self._loss_of).values
+            self._choose_for(method)
         open_sides = {c.label: list(self._untried_neighbours(c)) for c in self.chosen_methods if c.tuned}
         self.plan.ends, self.plan.untried = (
             {
@@ -230,6 +241,13 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
+    def _choose_for(self, method: ComparedMethod) -> None:
+        """Choose the best point of a method so far, if there is one."""
+        if not method.tuned:
+            self.plan.choices[method.label] = method.points[0]
+        elif known := self.plan.finalists(method.label):
+            self.plan.choices[method.label] = min(known, key=self._loss_of).values
+
     @property
     def tries_neighbours(self) -> bool:
         """Whether points next to the best ones are tried."""
@@ -242,21 +260,20 @@ class TuningStudy:
             if method.refusal(self.config, one.point) is None:
                 yield one
 
-    def trials_of_neighbours(self) -> list[Job]:
-        """The trials of the points next to the best ones that were not tried.
+    def neighbour_trials(self, method: ComparedMethod) -> list[Job]:
+        """The trials of the points next to a method's best one that were not tried.
 
         A grid tries no values of its subject but the listed ones, and says where the best one is the last of them.
         """
-        if not self.tries_neighbours:
+        if not self.tries_neighbours or method.label not in self.plan.choices:
             return []
-        jobs, extra = list[Job](), self.plan.beside_best
         listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.stopping_rule is None else None
-        for method in filter(lambda method: method.tuned, self.chosen_methods):
-            for one in list(self._untried_neighbours(method)):
-                if not (one.is_past and method.label == listed_only):
-                    self.points[method.label].append(one.point)
-                    extra[method.label] = extra.get(method.label, 0) + 1
-                    jobs += self._trials(method, one.point, self.tune_seeds)
+        extra, jobs = self.plan.beside_best, list[Job]()
+        for one in list(self._untried_neighbours(method)):
+            if not (one.is_past and method.label == listed_only):
+                self.points[method.label].append(one.point)
+                extra[method.label] = extra.get(method.label, 0) + 1
+                jobs += self._trials(method, one.point, self.tune_seeds)
         return jobs
 
     def finals(self) -> list[Job]:
@@ -284,6 +301,11 @@ class TuningStudy:
             for method in self.chosen_methods
             for seed in seeds.get(method.label, ())
         ]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether some final run has not ended."""
+        return any(job.role == "final" and self._entry(job).status == "missing" for job in self.jobs)
 
     @property
     def chosen_methods(self) -> list[ComparedMethod]:

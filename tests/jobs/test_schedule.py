@@ -12,7 +12,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue
+from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue, without_those_in_work
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
@@ -123,3 +123,32 @@ def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):
     assert found == {job.name: Outcome("done") for job in jobs[:2]}
     found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None)
     assert found == {job.name: Outcome("done") for job in jobs}
+
+
+def test_a_run_that_is_wanted_twice_is_in_work_once(tmp_path, monkeypatch):
+    config, statuses = resolve(small(rounds=4)).config, dict[str, str]()
+    monkeypatch.setattr(Job, "outcome", lambda job: Outcome(statuses.get(job.label, "missing")))
+    first, other = Job(config, tmp_path / "a", "first", pause=2), Job(config, tmp_path / "b", "other")
+    whole, given = replace(first, label="whole", pause=None), {}
+    assert without_those_in_work([first, other, whole], given) == ([whole, other], []), "the whole includes a part"
+    assert without_those_in_work([first], given) == ([], [first]), "it is in work"
+    statuses["whole"] = "failed"
+    assert without_those_in_work([first], given) == ([first], []), "it ended without a result"
+    assert without_those_in_work([whole], given) == ([], [whole])
+    statuses |= {"first": "stopped", "whole": "missing"}
+    assert without_those_in_work([first, whole], given) == ([whole], []), "what has stopped goes on"
+    statuses["whole"] = "done"
+    assert without_those_in_work([first, whole], given) == ([], [])
+
+
+@pytest.mark.parametrize("trials", [1, 2])
+def test_an_error_in_what_follows_ends_the_jobs(trials, local_ray, tmp_path):
+    job = Job(resolve(small(rounds=1)).config, tmp_path / "a", "local")
+
+    def more():
+        if job.outcome().status == "done":
+            raise ConfigError("no candidate can be chosen")
+        return []
+
+    with pytest.raises(ConfigError, match="no candidate can be chosen"):
+        run_jobs([job], tmp_path / "scratch", trials, lambda *event: None, more)

@@ -71,7 +71,7 @@ def test_the_better_points_go_on_to_the_next_tuning_seed(metric, goes_on, tmp_pa
     made = study(tmp_path, {0.01: [0.3], 0.1: [0.5], 1.0: [0.9]}, seeds=(90,))
     made.tune_seeds = (90, 91, 92)
     made.metric = load("classification" if metric == "accuracy" else "regression").primary
-    found = made.better_candidates(1)
+    found = made.better_trials(made.compared[0], 1)
     assert sorted(job.values["train.lr"] for job in found) == goes_on
     assert {(job.seed, job.role) for job in found} == {(91, "candidate")}
 
@@ -101,7 +101,6 @@ def halving(tmp_path, count: int = 3, **more) -> TuningStudy:
 def test_points_pause_after_half_of_the_rounds_where_that_saves_some(asked, pause, tmp_path):
     made = halving(tmp_path, **asked)
     assert {job.pause for job in made.candidates()} == {pause}
-    assert made.grows == (pause is not None)
     made.plan.tune_rounds = "full"
     assert {job.pause for job in made.candidates()} == {None}
 
@@ -117,18 +116,70 @@ def test_the_better_half_goes_on_when_all_have_paused_and_what_was_saved_is_note
     monkeypatch.setattr(Job, "score_at_pause", lambda job: scores[rate(job)])
     made.begin(made.candidates())
     reached.update([1.0, 0.1, 0.01])
-    assert made.continued() == []
+    assert made.further_trials() == []
     reached.add(0.001)
     ended[1.0] = "failed"
-    found = made.continued()
+    found = made.further_trials()
     assert [(rate(job), job.pause) for job in found] == [(0.1, None), (0.001, None)]
     made.begin(found)
-    assert made.continued() == [], "once"
+    assert made.further_trials() == [], "once"
     assert [rate(job) for job in made.jobs] == [1.0, 0.1, 0.01, 0.001]
     ended.update({0.1: "done", 0.001: "done"})
     made.write()
     assert made.plan.rounds_saved == (3, 36), "but for 5 of 9 rounds, and the one that was trained meanwhile"
     assert Plan.read(tmp_path).rounds_saved == (3, 36)
+
+
+def test_every_method_goes_on_as_soon_as_its_own_trials_have_ended(tmp_path, monkeypatch):
+    """Two methods, three rates and two seeds: the better two on the second seed, then the points beside the best."""
+    space = Space({"train.lr": [0.01, 0.03, 0.1, 0.3]})
+    asked = Config(seeds=[0], model="mlp", rounds=4)
+    compared = [
+        replace(ComparedMethod(name, name).tuned_over(space, asked, 3), points=POINTS_OF_SPACE)
+        for name in ("local", "fedper")
+    ]
+    made = TuningStudy(Plan("compare", None, {}, []), asked, compared, tmp_path, tmp_path, [90, 91])
+    made.metric = load("classification").primary
+    scores, ended = {0.01: 0.1, 0.03: 0.2, 0.1: 0.3, 0.3: 0.9, 0.9: 0.5}, set[str]()
+
+    def entry(job: Job, folder: Path) -> Entry:
+        if job.name not in ended:
+            return Entry(job.role, job.label, job.values, job.seed, "x", "missing", None, {})
+        score = {"val": scores[job.values["train.lr"]]}
+        return Entry(job.role, job.label, job.values, job.seed, "x", "done", None, score)
+
+    monkeypatch.setattr(Job, "entry", entry)
+
+    def further() -> list[tuple[str, float, int]]:
+        jobs = made.further_trials()
+        made.begin(jobs)
+        return [(job.label, job.values["train.lr"], job.seed) for job in jobs]
+
+    def end(label: str) -> None:
+        ended.update(job.name for job in made.jobs if job.label == label)
+
+    made.begin(made.candidates())
+    assert further() == []
+    end("fedper")
+    assert further() == [("fedper", 0.1, 91), ("fedper", 0.03, 91)]
+    assert further() == []
+    end("local")
+    end("fedper")
+    beside = [("fedper", 0.3, 90), ("fedper", 0.3, 91)]
+    assert further() == [("local", 0.1, 91), ("local", 0.03, 91), *beside]
+    end("fedper")
+    assert further() == [("fedper", 0.9, 90), ("fedper", 0.9, 91)], "beside the new best"
+    end("fedper")
+    assert further() == []
+    end("local")
+    assert further() == [("local", 0.3, 90), ("local", 0.3, 91)]
+    made.recall()
+    assert (made.jobs, made.points["fedper"]) == ((), [*POINTS_OF_SPACE]), (
+        "a study that begins again knows no neighbours"
+    )
+
+
+POINTS_OF_SPACE = ({"train.lr": 0.01}, {"train.lr": 0.03}, {"train.lr": 0.1})
 
 
 def test_only_points_tried_on_all_tuning_seeds_are_chosen(tmp_path):
@@ -280,6 +331,10 @@ def searched_rates(tmp_path, kind: str = "compare", subject: str | None = None) 
     return made
 
 
+def neighbours(made: TuningStudy) -> list[Job]:
+    return made.neighbour_trials(made.compared[0])
+
+
 NEAR = tuple({"train.lr": lr, "train.momentum": momentum} for lr, momentum in ((0.03, 0.9), (0.1, 0.0), (0.3, 0.9)))
 
 
@@ -287,12 +342,12 @@ def test_both_neighbours_of_the_best_rate_are_tried_with_the_other_values_of_the
     made = searched_rates(tmp_path)
     scored(made, {0.03: 0.5, 0.1: 0.8, 0.3: 0.6})
     assert (made.plan.ends, made.plan.untried) == ({"local": []}, {"local": ["train.lr"]})
-    jobs = made.trials_of_neighbours()
+    jobs = neighbours(made)
     assert [job.values for job in jobs] == [{"train.lr": lr, "train.momentum": 0.0} for lr in (0.03, 0.3)]
     assert made.plan.beside_best == {"local": 2}
     scored(made, {0.03: 0.5, 0.1: 0.8, 0.3: 0.6})
     assert not made.plan.open_keys("local")
-    assert not made.trials_of_neighbours()
+    assert not neighbours(made)
     assert (len(made.plan.points("local")), made.plan.budget("local")) == (5, 3)
 
 
@@ -301,11 +356,11 @@ def test_a_rate_past_an_end_is_tried_and_open_while_it_is_the_best(tmp_path):
     scores = {0.03: 0.5, 0.1: 0.6, 0.3: 0.8, 0.9: 0.9, 2.7: 0.1, 0.01: 0.1}
     scored(made, scores)
     assert made.plan.ends == {"local": ["train.lr"]}
-    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1, 0.9]
+    assert [job.values["train.lr"] for job in neighbours(made)] == [0.1, 0.9]
     scored(made, scores)
     assert made.plan.choices["local"]["train.lr"] == 0.9
     assert made.plan.ends == {"local": ["train.lr"]}
-    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [2.7]
+    assert [job.values["train.lr"] for job in neighbours(made)] == [2.7]
     scored(made, scores)
     assert not made.plan.open_keys("local")
 
@@ -313,12 +368,12 @@ def test_a_rate_past_an_end_is_tried_and_open_while_it_is_the_best(tmp_path):
 def test_a_grid_tries_no_values_of_its_subject_past_the_listed_ones(tmp_path):
     made = searched_rates(tmp_path, "grid", "local")
     scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
-    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1]
+    assert [job.values["train.lr"] for job in neighbours(made)] == [0.1]
     assert made.plan.open_keys("local") == ["train.lr"]
     made = searched_rates(tmp_path, "grid", "fedper")
     made.plan.choices["fedper"] = {}
     scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
-    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1, 0.9]
+    assert [job.values["train.lr"] for job in neighbours(made)] == [0.1, 0.9]
 
 
 def test_a_value_that_the_constraint_refuses_is_the_limit(tmp_path):
@@ -326,4 +381,4 @@ def test_a_value_that_the_constraint_refuses_is_the_limit(tmp_path):
     (local,) = made.compared
     made.compared = [replace(local, space=replace(local.space, constraint=lambda cell: cell["train.lr"] < 0.5))]
     scored(made, {0.03: 0.5, 0.1: 0.6, 0.3: 0.8})
-    assert [job.values["train.lr"] for job in made.trials_of_neighbours()] == [0.1]
+    assert [job.values["train.lr"] for job in neighbours(made)] == [0.1]
