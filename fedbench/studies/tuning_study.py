@@ -1,7 +1,7 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from math import ceil
@@ -60,7 +60,7 @@ class TuningStudy:
     metric: Metric = field(init=False)
     description: Description | None = field(default=None, init=False)
     _done: dict[tuple[EntryRole, str], Entry] = field(default_factory=dict, init=False)
-    _steps: dict[str, Iterator[list[Job]]] = field(init=False)
+    _steps: dict[str, list[Callable[[], list[Job]]]] = field(init=False)
 
     def __post_init__(self) -> None:
         self._begin_anew()
@@ -119,19 +119,23 @@ class TuningStudy:
         """The next trials of every method whose trials so far have all ended, or those of one more proposed point."""
         self.plan.entries = [self._entry(job) for job in self.jobs]
         left = {entry.label for entry in self.plan.entries if entry.role == "candidate" and entry.status == "missing"}
-        trials = [next(filter(None, steps), []) for label, steps in self._steps.items() if label not in left]
-        return [job for jobs in trials for job in jobs] or self.propose()
+        jobs = list[Job]()
+        for steps in (steps for label, steps in self._steps.items() if label not in left):
+            trials = list[Job]()
+            while steps and not trials:
+                trials = steps.pop(0)()
+            jobs += trials
+        return jobs or self.propose()
 
-    def _steps_of(self, method: ComparedMethod) -> Iterator[list[Job]]:
-        """The trials of a method after its candidates, step by step: each follows from what ended before."""
+    def _steps_of(self, method: ComparedMethod) -> list[Callable[[], list[Job]]]:
+        """What gives the trials of a method after its candidates, step by step: each follows from what ended before."""
         if method.samples:
-            return
-        yield self._continued(method)
-        for place in range(1, len(self.tune_seeds)):
-            yield self.better_trials(method, place)
-        for _ in range(NEIGHBOURS):
-            self._choose_for(method)
-            yield self.neighbour_trials(method)
+            return []
+        return [
+            partial(self._continued, method),
+            *(partial(self.better_trials, method, place) for place in range(1, len(self.tune_seeds))),
+            *[partial(self.neighbour_trials, method)] * NEIGHBOURS,
+        ]
 
     def _continued(self, method: ComparedMethod) -> list[Job]:
         """The better half of a method's candidates that have paused, to go on from there."""
@@ -265,6 +269,7 @@ class TuningStudy:
 
         A grid tries no values of its subject but the listed ones, and says where the best one is the last of them.
         """
+        self._choose_for(method)
         if not self.tries_neighbours or method.label not in self.plan.choices:
             return []
         listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.stopping_rule is None else None
