@@ -173,4 +173,4 @@ class GridProgress(Display):
         # Before that, most of the time may have gone into the start of processes.
         pace = (self._clock() - self._started) / fresh if fresh >= 1 else 0.0
         left = time_left(pace, self.total - over)
-        self._show(over, what, text, left and f"{left} in this stage", done >= self.total)
+        self._show(over, what, text, left and f"{left} for these runs", done >= self.total)

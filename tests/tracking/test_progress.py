@@ -122,7 +122,7 @@ def test_the_time_left_is_not_guessed_from_a_part_of_the_first_trial():
     progress.stop()
     assert progress.console.file.getvalue().splitlines()[1:] == [
         "trials 0/4  running tau=0.3 (20%)",
-        "trials 1/4  96 s left in this stage",
+        "trials 1/4  96 s left for these runs",
     ]
 
 
@@ -140,6 +140,6 @@ def test_grid_lines_name_what_runs():
     assert progress.console.file.getvalue().splitlines() == [
         "grid of 4",
         "trials 0/4  running tau=0.3",
-        "trials 2/4  1 failed  running tau=0.5 (50%)  18 s left in this stage",
+        "trials 2/4  1 failed  running tau=0.5 (50%)  18 s left for these runs",
         "trials 4/4  1 failed",
     ]
