@@ -2,7 +2,7 @@
 
 import logging
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from functools import partial
 from math import inf
@@ -55,32 +55,37 @@ def run_jobs(
     more: MoreJobs = tuple,
     tune_folder: Path | None = None,
     shares: GpuShares | None = None,
+    grows: bool = False,
 ) -> dict[str, Outcome]:
     """Run the jobs that are not done, as many side by side as fit; returns the outcome of each.
 
     A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
     continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
     needed. more: called for further jobs when there is room. Of several jobs in one folder one runs at a time.
-    tune_folder: for Tune's own records of the trials. shares:
-    what earlier stages of a study have learned about shares of GPUs.
+    tune_folder: for Tune's own records of the trials. shares: what earlier stages of a study have learned about shares
+    of GPUs. grows: whether there may be more jobs at a time than at first.
     """
-    every, outcomes = list(jobs), Outcomes()
-    given, waiting = dict[Path, Job](), list[Job]()  # runs that have been begun; those that another one has in work
+    every, outcomes, queue = list(jobs), Outcomes(), None
+    begun, later = dict[Path, Job](), list[Job]()
+
+    def ready(added: Sequence[Job]) -> list[Job]:
+        """Those of new jobs, and of those that wait for another with their run, that can begin."""
+        for job in added:
+            if job.outcome().status == "done":
+                run_state.state_of(job.folder, job.config)
+                folder_locks.remove_leftovers(job.folder, job.config.rounds)
+        in_work: set[Path] = {job.folder for job in queue.running.values()} if queue else set()
+        now, later[:] = to_begin([*later, *added], begun, in_work)
+        return now
 
     def further() -> Sequence[Job]:
         while True:
             added = list(more())
             every.extend(added)
-            left, waiting[:] = without_those_in_work([*waiting, *added], given)
-            if left or not added:
+            if (left := ready(added)) or not added:
                 return left
 
-    for job in every:
-        if job.outcome().status == "done":
-            run_state.state_of(job.folder, job.config)
-            folder_locks.remove_leftovers(job.folder, job.config.rounds)
-    left, waiting = without_those_in_work(every, given)
-    left = left or list(further())
+    left = ready(every) or list(further())
     if left:
         with ray_for(left[0].config, trials) as ray:
             tell: OnJobProgress = lambda progress: watch(outcomes.of(every), progress)  # noqa: E731
@@ -93,7 +98,7 @@ def run_jobs(
                     left = left or list(further())
             else:
                 shares = shares or GpuShares()
-                has_room = begin_shares(ray, shares, every, left, trials, knows_all=more is tuple)
+                has_room = begin_shares(ray, shares, every, left, trials, grows)
                 with supplies_for(ray, every) as supplies:
                     shutil.rmtree(scratch, ignore_errors=True)  # the jobs' folders record what is done
                     # Of GPUs trials may have shares, so that the cores decide.
@@ -108,7 +113,8 @@ def run_jobs(
                             [progress_callback(tell), *(_record_callbacks() if tune_folder else [])],
                             supplies,
                         )
-                        left, most = run_queue(tuner, queue) or list(further()), 1
+                        left, most = run_queue(tuner, queue), max(1, most // 2)
+                        left = left or (list(further()) if queue.running else [])
     shutil.rmtree(scratch, ignore_errors=True)
     watch(outcomes.of(every), {})
     return outcomes.of(every)
@@ -117,7 +123,8 @@ def run_jobs(
 def run_queue(tuner: Any, queue: Any) -> list[Job]:
     """Run the jobs of a queue; returns those that are left if Ray has ended a trial to save memory, which ends Tune.
 
-    Of several that ran at that time all are left, to run one by one; one that ran alone has failed, and notes why.
+    Of several that ran at that time all are left, to run with fewer at a time; one that ran alone has failed, and notes
+    why.
     """
     from ray.exceptions import OutOfMemoryError
 
@@ -131,27 +138,29 @@ def run_queue(tuner: Any, queue: Any) -> list[Job]:
             raise
     running = [job for job in queue.running.values() if job.outcome().status == "missing"]
     if len(running) > 1:
-        log.warning("Ray ended a trial to save memory: continuing with one trial at a time")
+        log.warning("Ray ended a trial to save memory: continuing with fewer trials at a time")
         return [*running, *queue.waiting]
     for job in running:
         write_error(job, OUT_OF_MEMORY)
     return [*queue.waiting]
 
 
-def without_those_in_work(jobs: Sequence[Job], given: dict[Path, Job]) -> tuple[list[Job], list[Job]]:
-    """The jobs to begin now, each in a folder of its own, and those to ask about again: another has their run in work.
+def to_begin(jobs: Sequence[Job], begun: dict[Path, Job], in_work: Set[Path]) -> tuple[list[Job], list[Job]]:
+    """The jobs to begin now, each in a folder of its own, and those whose run another one has in work.
 
-    given: by folder, the job that was begun last; those to begin are added. A job that does not pause includes one that
-    does.
+    begun: by folder, the job that was begun last; those to begin are added. in_work: folders. What has failed is not
+    begun again. A job that does not pause includes one that does.
     """
     first = dict[Path, Job]()
     for job in jobs:
-        if not has_ended(job) and (job.folder not in first or (first[job.folder].pause and not job.pause)):
+        before = begun.get(job.folder)
+        if has_ended(job) or (before is not None and before.outcome().status == "failed"):
+            continue
+        if job.folder not in first or (first[job.folder].pause and not job.pause):
             first[job.folder] = job
-    busy = {folder for folder in first if folder in given and given[folder].outcome().status == "missing"}
-    now = [job for folder, job in first.items() if folder not in busy]
-    given |= {job.folder: job for job in now}
-    return now, [job for job in jobs if job.folder in busy]
+    now = [job for folder, job in first.items() if folder not in in_work]
+    begun |= {job.folder: job for job in now}
+    return now, [job for job in jobs if job.folder in first and job.folder in in_work]
 
 
 def has_ended(job: Job) -> bool:
@@ -221,15 +230,15 @@ def bundles(config: Config) -> list[dict[str, float]]:
 
 
 def begin_shares(
-    ray: Any, shares: GpuShares, every: Sequence[Job], left: Sequence[Job], trials: int | None, knows_all: bool
+    ray: Any, shares: GpuShares, every: Sequence[Job], left: Sequence[Job], trials: int | None, grows: bool
 ) -> HasRoom:
     """Prepare the choice of shares of GPUs for the jobs that are left; returns whether a job has room beside others.
 
-    every: all jobs so far. knows_all: whether no more will come.
+    every: all jobs so far. grows: whether there may be more at a time than are left now.
     """
     if takes_gpu(left[0]):
         machines = [node["Resources"] for node in cluster.alive(ray)]
-        most = min(trials or inf, len(left) if knows_all else inf)
+        most = min(trials or inf, inf if grows else len(left))
         chosen = any(job.shares_gpu for job in left)
         shares.begin(machines, smallest_gpu_mb(ray, cluster.alive(ray)) if chosen else USUAL_MB, left[0], most)
         for job in every:

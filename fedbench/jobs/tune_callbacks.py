@@ -83,12 +83,14 @@ def job_queue(
             shares.learn(self.running[trial_id])
 
         def on_trial_complete(self, trial_id: str, result: Any = None, error: bool = False) -> None:
-            """Repeats a job whose GPU was full; other outcomes are known from its folder."""
+            """Repeats a job whose GPU was full; other outcomes are known from its folder, or noted there."""
             job = self.running.pop(trial_id)
             self.may_grow = True
             shares.learn(job, ended=True)
             if result and result.get("gpu_full") and (again := shares.after_full(job)) is not None:
                 self.waiting.insert(0, again)
+            elif not error and job.outcome().status == "missing":
+                write_error(job, "it ended without a result: is the disk full?")
 
         def save(self, checkpoint_path: str) -> None:
             """Does nothing, for the same reason."""

@@ -79,7 +79,8 @@ def run_studies(
             for study in studies:
                 study.recall()
             candidates = [study.candidates() for study in studies]
-            stages.run(TUNING, candidates, stages.further_trials, tune_folder=studies[0].folder / TUNE)
+            how = {"tune_folder": studies[0].folder / TUNE, "grows": any(study.proposes for study in studies)}
+            stages.run(TUNING, candidates, stages.further_trials, **how)
             for study in studies:
                 study.choose()
             looks: MoreJobs = partial(stages.next_look, until) if any(s.plan.stopping_rule for s in studies) else tuple

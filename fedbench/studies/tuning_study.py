@@ -70,8 +70,9 @@ class TuningStudy:
             check_tune_seeds(self.tune_seeds, self.config.seeds)
 
     def _begin_anew(self) -> None:
-        """Without jobs, and with the points that are known before anything is tried."""
-        self.jobs, self.plan.beside_best = (), {}
+        """Without jobs and choices, and with the points that are known before anything is tried."""
+        self.jobs, plan = (), self.plan
+        plan.choices, plan.beside_best, plan.ends, plan.untried = {}, {}, {}, {}
         self.points = {method.label: list(method.points) for method in self.compared}
         self._steps = {method.label: self._steps_of(method) for method in self.compared if method.tuned}
 
@@ -221,10 +222,12 @@ class TuningStudy:
 
         Raises ConfigError if the subject has none, or if no method has one although all trials are done.
         """
+        best = {method.label: self._best_of(method) for method in self.compared}
         chosen = self.plan.choices
-        for method in self.compared:
-            self._choose_for(method)
-        open_sides = {c.label: list(self._untried_neighbours(c)) for c in self.chosen_methods if c.tuned}
+        chosen |= {label: point for label, point in best.items() if point is not None}
+        open_sides = {
+            c.label: list(self._untried_neighbours(c, chosen[c.label])) for c in self.chosen_methods if c.tuned
+        }
         self.plan.ends, self.plan.untried = (
             {
                 label: list(dict.fromkeys(one.key for one in own if one.at_end == at_end))
@@ -245,21 +248,21 @@ class TuningStudy:
             failed = next((o.error for o in (job.outcome() for job in self.jobs) if o.error), "no trial finished")
             raise ConfigError(f"no trial finished; the first error: {failed}")
 
-    def _choose_for(self, method: ComparedMethod) -> None:
-        """Choose the best point of a method so far, if there is one."""
+    def _best_of(self, method: ComparedMethod) -> Values | None:
+        """The best point of a method so far, if there is one."""
         if not method.tuned:
-            self.plan.choices[method.label] = method.points[0]
-        elif known := self.plan.finalists(method.label):
-            self.plan.choices[method.label] = min(known, key=self._loss_of).values
+            return method.points[0]
+        known = self.plan.finalists(method.label)
+        return min(known, key=self._loss_of).values if known else None
 
     @property
     def tries_neighbours(self) -> bool:
         """Whether points next to the best ones are tried."""
         return self.plan.search == "grid" and not self.listed_only
 
-    def _untried_neighbours(self, method: ComparedMethod) -> Iterator[Neighbour]:
+    def _untried_neighbours(self, method: ComparedMethod, best: Values) -> Iterator[Neighbour]:
         """The legal points next to a method's best one that were not tried."""
-        best, tried, is_grid = self.plan.choices[method.label], self.points[method.label], self.plan.search == "grid"
+        tried, is_grid = self.points[method.label], self.plan.search == "grid"
         for one in untried_neighbours(method.name, method.space or Space(), tried, best, is_grid):
             if method.refusal(self.config, one.point) is None:
                 yield one
@@ -269,12 +272,12 @@ class TuningStudy:
 
         A grid tries no values of its subject but the listed ones, and says where the best one is the last of them.
         """
-        self._choose_for(method)
-        if not self.tries_neighbours or method.label not in self.plan.choices:
+        best = self._best_of(method)
+        if not self.tries_neighbours or best is None:
             return []
         listed_only = self.plan.subject if self.plan.kind == "grid" and self.plan.stopping_rule is None else None
         extra, jobs = self.plan.beside_best, list[Job]()
-        for one in list(self._untried_neighbours(method)):
+        for one in list(self._untried_neighbours(method, best)):
             if not (one.is_past and method.label == listed_only):
                 self.points[method.label].append(one.point)
                 extra[method.label] = extra.get(method.label, 0) + 1
@@ -306,6 +309,11 @@ class TuningStudy:
             for method in self.chosen_methods
             for seed in seeds.get(method.label, ())
         ]
+
+    @property
+    def proposes(self) -> bool:
+        """Whether points are proposed one after another."""
+        return any(method.samples for method in self.compared)
 
     @property
     def is_waiting(self) -> bool:

@@ -12,7 +12,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue, without_those_in_work
+from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue, to_begin
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
@@ -129,16 +129,25 @@ def test_a_run_that_is_wanted_twice_is_in_work_once(tmp_path, monkeypatch):
     config, statuses = resolve(small(rounds=4)).config, dict[str, str]()
     monkeypatch.setattr(Job, "outcome", lambda job: Outcome(statuses.get(job.label, "missing")))
     first, other = Job(config, tmp_path / "a", "first", pause=2), Job(config, tmp_path / "b", "other")
-    whole, given = replace(first, label="whole", pause=None), {}
-    assert without_those_in_work([first, other, whole], given) == ([whole, other], []), "the whole includes a part"
-    assert without_those_in_work([first], given) == ([], [first]), "it is in work"
+    whole, begun = replace(first, label="whole", pause=None), {}
+    assert to_begin([first, other, whole], begun, set()) == ([whole, other], []), "the whole includes a part"
+    assert to_begin([first], begun, {first.folder}) == ([], [first])
     statuses["whole"] = "failed"
-    assert without_those_in_work([first], given) == ([first], []), "it ended without a result"
-    assert without_those_in_work([whole], given) == ([], [whole])
+    assert to_begin([first, other], begun, set()) == ([other], []), "what fails is not tried again"
     statuses |= {"first": "stopped", "whole": "missing"}
-    assert without_those_in_work([first, whole], given) == ([whole], []), "what has stopped goes on"
+    assert to_begin([whole], begun, {first.folder}) == ([], [whole]), "its process still writes its checkpoint"
+    assert to_begin([whole], begun, set()) == ([whole], []), "what has stopped goes on"
     statuses["whole"] = "done"
-    assert without_those_in_work([first, whole], given) == ([], [])
+    assert to_begin([first, whole], begun, set()) == ([], [])
+
+
+def test_what_is_done_is_checked_whenever_it_comes(tmp_path):
+    config = resolve(small(rounds=1)).config
+    run(small(rounds=1, train__lr=0.5, out=str(tmp_path / "a")), report=False)
+    other, first = Job(config, tmp_path / "a", "of another run"), Job(config, tmp_path / "b", "first")
+    left = [[other], []]
+    with pytest.raises(ConfigError, match=r"train\.lr"):
+        run_jobs([first], tmp_path / "scratch", 1, lambda *event: None, more=lambda: left.pop(0))
 
 
 @pytest.mark.parametrize("trials", [1, 2])

@@ -29,11 +29,12 @@ def test_known_jobs_go_first_then_what_is_proposed(tmp_path):
     given = [jobs.suggest("1"), jobs.suggest("2")]
     assert [own["job"].folder.name for own in given] == ["a", "b"]
     assert jobs.suggest("3") is None, "more may follow from those that run"
+    assert known[0].outcome() == Outcome("missing")  # what failed is tried anew
     for trial_id in ("1", "2"):
         further.append([])
         jobs.on_trial_complete(trial_id)
     assert jobs.suggest("3") == Searcher.FINISHED
-    assert known[0].outcome() == Outcome("missing")  # what failed is tried anew
+    assert known[0].outcome() == Outcome("failed", "it ended without a result: is the disk full?")
 
 
 def test_jobs_that_follow_from_others_are_looked_for_when_one_has_ended(tmp_path):

@@ -173,7 +173,11 @@ def test_every_method_goes_on_as_soon_as_its_own_trials_have_ended(tmp_path, mon
     assert further() == []
     end("local")
     assert further() == [("local", 0.3, 90), ("local", 0.3, 91)]
+    assert made.plan.choices == {}, "until all have ended"
+    made.choose()
+    assert made.plan.choices == {"local": {"train.lr": 0.1}, "fedper": {"train.lr": 0.3}}
     made.recall()
+    assert made.plan.choices == {}
     assert (made.jobs, made.points["fedper"]) == ((), [*POINTS_OF_SPACE]), (
         "a study that begins again knows no neighbours"
     )

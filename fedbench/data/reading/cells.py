@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -23,7 +24,7 @@ from fedbench.data.reading.texts import (
     matches,
 )
 from fedbench.errors import ConfigError, open_decision
-from fedbench.tasks.class_numbers import NAMES_SHOWN
+from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
@@ -32,7 +33,7 @@ MOST_CATEGORIES = 50
 SENTINELS = (-99, -999, -9999, -99999, 99, 999, 9999, 99999)
 """Numbers that usually stand for missing values."""
 SENTINEL_RANGES = 2
-"""They do if they are farther from all other numbers than so many times the range of these."""
+"""They do if they stand in several rows, farther from all other numbers than so many times the range of these."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,7 @@ def with_float_columns(table: pd.DataFrame) -> pd.DataFrame:
     for name in filter(lambda name: pd.api.types.is_object_dtype(table[name]), table.columns):
         values = table[name].dropna()
         if len(values) and all(isinstance(value, Number) for value in values):
-            table = table.assign(**{name: table[name].astype(float)})
+            table = table.assign(**{name: table[name].where(table[name].notna(), np.nan).astype(float)})
     return table
 
 
@@ -119,10 +120,17 @@ def check_cells(rows: TableRows, column: pd.Series, remedy: str) -> None:
                 f"{rows.place(row)}: column {column.name} holds a {type(value).__name__}; turn the column into numbers "
                 f"or text beforehand{remedy}"
             )
-    texts = cells.map(lambda value: isinstance(value, str))
-    if texts.any() and not texts.all():
-        some = " and ".join(repr(cells[texts == text].iloc[0]) for text in (False, True))
-        raise ConfigError(f"{rows.where}: column {column.name} holds numbers and texts, {some}; write one kind{remedy}")
+    kinds = cells.map(cell_kind)
+    if kinds.nunique() > 1:
+        first, second = kinds.unique()[:2]
+        some = " and ".join(repr(cells[kinds == kind].iloc[0]) for kind in (first, second))
+        raise ConfigError(
+            f"{rows.where}: column {column.name} holds {first}s and {second}s, {some}; write one kind{remedy}"
+        )
+
+
+def cell_kind(value: Any) -> str:
+    return "text" if isinstance(value, str) else "list" if isinstance(value, np.ndarray | list) else "number"
 
 
 def check_missing(rows: TableRows, columns: Mapping[str, pd.Series], features: list[str], imputed: bool) -> None:
@@ -189,8 +197,8 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
 
 def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
     """Raises ConfigError for more texts than a category has, and for those that hardly repeat."""
-    are_many, hardly_repeat = len(counts) > MOST_CATEGORIES, len(column) < 2 * len(counts)
-    if are_many or (hardly_repeat and len(counts) > FEW_VALUES):
+    are_many, is_declared = len(counts) > MOST_CATEGORIES, isinstance(column.dtype, pd.CategoricalDtype)
+    if are_many or (len(column) < 2 * len(counts) and len(counts) > FEW_VALUES and not is_declared):
         why = f"more than the {MOST_CATEGORIES} of a category" if are_many else f"in {len(column)} rows"
         raise ConfigError(
             f"{rows.where}: column {column.name} holds {len(counts)} different texts, such as "
@@ -211,24 +219,33 @@ def check_points(rows: TableRows, column: pd.Series) -> None:
         )
 
 
-def check_sentinels(rows: TableRows, name: str, numbers: np.ndarray) -> None:
-    """Raises ConfigError if the least or greatest number of a column [rows] may stand for a missing value."""
-    for number in (numbers.min(), numbers.max()):
-        if number not in SENTINELS:
-            continue
-        others = numbers[numbers != number].astype(float)
+def check_sentinels(rows: TableRows, numbers: Mapping[str, np.ndarray]) -> None:
+    """Raises ConfigError if the least or greatest number of columns [rows] may stand for a missing value.
+
+    numbers: by the names of the columns, missing where not finite.
+    """
+    seen = {name: line for name, column in numbers.items() if (line := _sentinel(column[np.isfinite(column)]))}
+    if seen:
+        several = [f"column {name} holds {line}" for name, line in seen.items()]
+        raise open_decision(
+            rows.where,
+            first_of(several),
+            {
+                f"--data.numbers {','.join(seen)}": "a number",
+                "empty these cells, with --data.impute median": "a missing value",
+            },
+        )
+
+
+def _sentinel(numbers: np.ndarray) -> str:
+    """A number that usually stands for missing values, in some rows and far from all others; nothing if none is."""
+    for number in (numbers.min(initial=np.inf), numbers.max(initial=-np.inf)):
+        others = numbers[numbers != number]
         least, greatest = others.min(initial=np.inf), others.max(initial=-np.inf)
-        distance = max(least - number, number - greatest)
-        if least < greatest and distance > SENTINEL_RANGES * (greatest - least):
-            raise open_decision(
-                rows.where,
-                f"column {name} holds {number:g} in {len(numbers) - len(others)} rows, and {least:g} to {greatest:g} "
-                "otherwise",
-                {
-                    f"--data.numbers {name}": "a number",
-                    "empty these cells, with --data.impute median": "a missing value",
-                },
-            )
+        count, distance = len(numbers) - len(others), max(least - number, number - greatest)
+        if number in SENTINELS and count > 1 and least < greatest and distance > SENTINEL_RANGES * (greatest - least):
+            return f"{number:g} in {count} rows, and {least:g} to {greatest:g} otherwise"
+    return ""
 
 
 def holds_lists(column: pd.Series) -> bool:

@@ -1,7 +1,7 @@
 """How a table was read, in words: decisions, and remarks where there was a choice."""
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Literal
 
 import numpy as np
@@ -21,7 +21,7 @@ FEW_ROWS = 10
 """Up to so many rows a column may count them by chance."""
 MANY_ROWS, REPEATS = 2000, 4
 """Rows that are looked at first, because most columns fail there; rows for each value of a column that tells the
-target, as they would not by chance."""
+target, so that it does not by chance."""
 
 
 def remarks_on_samples(
@@ -49,25 +49,31 @@ def remarks_on_samples(
             )
 
 
-def columns_that_tell_the_target(features: pd.DataFrame, target: pd.Series) -> Iterator[str]:
-    """A line for each column of features whose repeated values always stand beside the same target."""
+def remarks_on_target(features: Iterable[pd.Series], target: pd.Series) -> Iterator[str]:
+    """A line for the columns of features whose repeated values always stand beside the same target."""
     if holds_lists(target) or target.nunique() < 2:
         return
-    for name, column in features.items():
-        if not holds_lists(column) and all(
-            is_a_function(column.iloc[:rows], target.iloc[:rows]) for rows in (MANY_ROWS, None)
-        ):
-            yield (
-                f"column {name} tells the target by itself: where its value is the same, so is the target; "
-                f"--data.drop {name} if it is known only after the target"
-            )
+    targets, _ = pd.factorize(target)
+    names = [str(column.name) for column in features if not holds_lists(column) and tells(column, targets)]
+    if names:
+        yield (
+            f"{columns_text(names, 'tells', 'tell')} the target alone: where the value is the same, so is the target; "
+            f"--data.drop {names[0]} if it is known only after the target"
+        )
 
 
-def is_a_function(column: pd.Series, target: pd.Series) -> bool:
-    """Whether rows of equal values have equal targets, and values repeat more than by chance."""
-    pairs = pd.DataFrame({"value": column, "target": target})
-    different = pairs["value"].nunique(dropna=False)
-    return REPEATS * different <= len(pairs) and len(pairs.drop_duplicates()) == different > 1
+def tells(column: pd.Series, targets: np.ndarray) -> bool:
+    """Whether rows of equal values have equal targets, class numbers [rows], and values repeat more than by chance."""
+
+    def is_function(values: pd.Series, numbers: np.ndarray) -> tuple[bool, int]:
+        codes, known = pd.factorize(values, use_na_sentinel=False)
+        return len(np.unique(codes * (targets.max() + 1) + numbers)) == len(known), len(known)
+
+    some = slice(None, None, max(1, len(column) // MANY_ROWS))
+    if not is_function(column.iloc[some], targets[some])[0]:
+        return False
+    whole, different = is_function(column, targets)
+    return whole and 1 < different <= len(column) / REPEATS
 
 
 def are_all_different(features: Features) -> bool:

@@ -38,7 +38,7 @@ from fedbench.data.reading.resolution import check_channels, check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import with_one_spelling
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions, columns_of
-from fedbench.data.reading.table_decisions import columns_that_tell_the_target, decisions_on, remarks_on_samples
+from fedbench.data.reading.table_decisions import decisions_on, remarks_on_samples, remarks_on_target
 from fedbench.data.reading.targets import FEW_VALUES, read_targets, refuse_count
 from fedbench.data.reading.texts import (
     CODES,
@@ -94,7 +94,7 @@ class TableReader:
         names = feature_names(raw)
         remarks = (
             *remarks_on_samples(self.kind, roles, samples, read),
-            *columns_that_tell_the_target(table[list(read)], table[roles.label]),
+            *remarks_on_target((table[name] for name in read), table[roles.label]),
         )
         return Content(
             train,
@@ -159,6 +159,8 @@ class TableReader:
             usual: SampleKind = "token" if vectors.dtype.kind in "iu" else "feature"
             return as_kind(rows, self.kind or usual, vectors), {}
         read = {name: self.features(rows, table[name]) for name in roles.features}
+        numbers = {name: own.values[:, 0] for name, own in read.items() if own.kind == "number"}
+        check_sentinels(rows, {name: own for name, own in numbers.items() if name not in self.options.numbers})
         samples = np.concatenate([features.values for features in read.values()], axis=1)
         return (as_kind(rows, self.kind, samples) if self.kind == "token" else samples), read
 
@@ -191,8 +193,6 @@ class TableReader:
             return Features(bits.astype(np.float32), names, "category", tuple(values.tolist()))
         numbers = (numbers_of(column) if holds_texts(column) else column.to_numpy())[:, None]
         check_resolution(rows.where, numbers, [f"column {name}"])
-        if name not in self.options.numbers:
-            check_sentinels(rows, name, numbers[:, 0])
         with np.errstate(over="ignore"):  # `features` names what is too large
             return Features(numbers.astype(np.float32), [name], "truth" if numbers.dtype == bool else "number")
 

@@ -14,6 +14,8 @@ from fedbench.tasks.targets import TargetError, Targets
 
 FEW_VALUES = 20
 """Up to this many integer values written as floats are classes by default."""
+UNCOUNTED = ("regression", "multilabel")
+"""Tasks whose targets have no number of classes."""
 REPEATED = 20
 """Integers with gaps that occur at least this often on average are classes by default."""
 HIDDEN = (-1, -9, -99, -100, -999)
@@ -48,8 +50,8 @@ def read_targets(
 
 
 def refuse_count(count: int | None, targets: Targets) -> Targets:
-    """The targets. Raises ConfigError if data.classes is set and they are none."""
-    if count and not targets.classes:
+    """The targets. Raises ConfigError if data.classes is set and says nothing of them."""
+    if count and targets.task in UNCOUNTED:
         raise ConfigError(f"data.classes = {count}: the task {targets.task} has no classes; leave it out")
     return targets
 

@@ -33,6 +33,7 @@ def test_a_row_is_found_in_its_file():
             "column . holds complex numbers; write a column of the real and one of the imaginary parts",
         ),
         ([0, "1", 2, 3, 4], "column . holds numbers and texts, 0 and '1'; write one kind"),
+        ([0, [1], 2, 3, 4], r"column . holds numbers and lists, 0 and \[1\]; write one kind"),
         ([b"p"] * 5, "column . holds bytes; turn the column into numbers or text beforehand"),
         (pd.Categorical([b"p"] * 5), "column . holds bytes; turn"),
         (pd.array([b"p"] * 5, pd.ArrowDtype(pa.binary())), "column . holds bytes; turn"),

@@ -1,6 +1,7 @@
 """The decisions on a table name every column."""
 
 import numpy as np
+import pandas as pd
 
 from tests.data.reading.test_tables import FRAME, ROWS, content, decisions
 
@@ -37,16 +38,21 @@ def test_a_column_that_names_rows_or_groups_is_named_with_the_keys_for_it():
     assert not any("is a feature" in line for line in content(plain).warnings)
 
 
-def test_a_column_that_tells_the_target_is_named():
-    def lines(**columns) -> list[str]:
-        return [line for line in content(FRAME.assign(**columns)).warnings if "tells the target" in line]
+def test_columns_that_tell_the_target_are_named():
+    def lines(table: pd.DataFrame) -> list[str]:
+        return [line for line in content(table).warnings if "the target alone" in line]
 
     rows = np.arange(ROWS)
-    assert lines(code=rows % 2 + 5, ward=np.array(["a", "b", "c", "d"])[rows % 4]) == [
-        f"column {name} tells the target by itself: where its value is the same, so is the target; --data.drop {name} "
-        "if it is known only after the target"
-        for name in ("code", "ward")
+    assert lines(FRAME.assign(code=rows % 2 + 5, ward=np.array(["a", "b", "c", "d"])[rows % 4])) == [
+        "columns code, ward tell the target alone: where the value is the same, so is the target; --data.drop code if "
+        "it is known only after the target"
     ]
     but_one = rows % 2 + 5
     but_one[-1] = 5
-    assert not lines(code=but_one, rare=rows // 2, same=1, vector=[[1.0, 2.0]] * ROWS)
+    assert not lines(FRAME.assign(code=but_one, rare=rows // 2, same=1, vector=[[1.0, 2.0]] * ROWS))
+    many = np.arange(20_000)
+    sorted_by_target = pd.DataFrame({"copy": np.where(many < 10_000, "no", "yes"), "label": many // 10_000})
+    assert lines(sorted_by_target.assign(a=many % 1000 / 7)) == [
+        "column copy tells the target alone: where the value is the same, so is the target; --data.drop copy if it is "
+        "known only after the target"
+    ]

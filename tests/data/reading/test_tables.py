@@ -112,6 +112,7 @@ def test_texts_that_hardly_repeat_are_no_categories():
     )
     assert len(content(table, categories=["dose"]).columns) == 32
     assert len(content(FRAME.assign(dose=[f"{row % 30}±2" for row in range(ROWS)])).columns) == 31
+    assert len(content(table.astype({"dose": "category"})).columns) == 32
 
 
 def test_points_that_may_separate_thousands_are_asked_about():
@@ -134,15 +135,18 @@ def test_points_that_may_separate_thousands_are_asked_about():
 
 @pytest.mark.parametrize("number", [-99, 999, -9999.0])
 def test_numbers_that_usually_stand_for_missing_values_are_asked_about_far_from_all_others(number):
-    ages = np.arange(ROWS) % 40 / 2 + 30
-    table = FRAME.assign(a=np.where(np.arange(ROWS) % 20 == 7, number, ages))
+    rows = np.arange(ROWS)
+    ages = rows % 40 / 2 + 30
+    table = FRAME.assign(a=np.where(rows % 20 == 7, number, ages), b=np.where(rows < 2, -999, rows % 7))
     assert refused(table) == (
-        f"data t: column a holds {number:g} in 3 rows, and 30 to 49.5 otherwise: a number (--data.numbers a) or a "
-        "missing value (empty these cells, with --data.impute median)?"
+        f"data t: column a holds {number:g} in 3 rows, and 30 to 49.5 otherwise, column b holds -999 in 2 rows, and 0 "
+        "to 6 otherwise: a number (--data.numbers a,b) or a missing value (empty these cells, with --data.impute "
+        "median)?"
     )
-    content(table, numbers=["a"])
-    content(FRAME.assign(a=np.where(np.arange(ROWS) % 20 == 7, number, ages * 1000 - 35000)))
-    content(FRAME.assign(a=np.where(np.arange(ROWS) % 2, number, 0)))
+    content(table, numbers=["a", "b"])
+    near = np.where(rows % 20 == 7, number, ages * 1000 - 35000)
+    for values in (near, np.where(rows % 2, number, 0), np.where(rows == 7, number, ages)):
+        content(FRAME.assign(a=values))
 
 
 def refused_target(values) -> str:

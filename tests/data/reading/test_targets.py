@@ -28,6 +28,9 @@ def test_a_number_of_classes_is_refused_where_targets_are_none():
     assert refuse_count(5, read_targets(CLASSES)).classes == 5
     with pytest.raises(ConfigError, match=r"data\.classes = 5: the task regression has no classes; leave it out"):
         refuse_count(5, read_targets(CLASSES, "regression"))
+    for task, values in (("next-token", CLASSES.reshape(-1, 5)), ("binary", CLASSES % 2)):
+        read = read_targets(values, task, classes=CLASSES.max() + 1 if task == "next-token" else 2)
+        assert refuse_count(5, read) is read
 
 
 def test_booleans_and_zeros_and_ones_are_two_classes():
