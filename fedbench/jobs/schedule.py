@@ -30,6 +30,7 @@ from fedbench.jobs.tune_callbacks import (
     job_queue,
     progress_callback,
     trial_name,
+    trials_in_order,
 )
 from fedbench.results.events import Evaluation, WatchedEvent
 from fedbench.runtime import retries
@@ -307,6 +308,7 @@ def _tuner(
             metric="score",
             mode="max",
             search_alg=queue,
+            scheduler=trials_in_order(),
             num_samples=-1,
             trial_name_creator=trial_name,
             trial_dirname_creator=trial_name,

@@ -101,6 +101,21 @@ def job_queue(
     return Jobs()
 
 
+def trials_in_order() -> Any:
+    """A scheduler of Tune that lets trials begin in their order, each in a process that is free, or else in a new one.
+
+    Tune's own gives a process that is free to the first trial that waits, also if a new one is being started for that,
+    and then drops the new one: where runs are shorter than the start of a process, one process would run them all.
+    """
+    from ray.tune.schedulers import FIFOScheduler
+
+    class InOrder(FIFOScheduler):
+        def choose_trial_to_run(self, tune_controller: Any) -> None:
+            """None: without a choice of the scheduler, Tune takes trials that no process is started for."""
+
+    return InOrder()
+
+
 def progress_callback(on_progress: OnJobProgress) -> Any:
     """A callback of Tune that reports the progress of trials: when one starts or ends, and at intervals.
 
