@@ -76,7 +76,7 @@ def job_queue(
             del self.waiting[0]
             self.running[trial_id] = job
             job.forget_failure()
-            return {"job": job, "method": job.label, "seed": job.seed, **job.values}
+            return {"job": job, "role": job.role, "method": job.label, "seed": job.seed, **job.values}
 
         def on_trial_result(self, trial_id: str, result: Any) -> None:
             """Takes note of the memory that it takes by then."""

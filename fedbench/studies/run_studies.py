@@ -1,4 +1,4 @@
-"""Runs studies in two stages: tuning, in which every method goes on by itself; final runs and looks of their tests."""
+"""Runs studies: tuning, in which every method goes on by itself, then final runs and looks of their tests."""
 
 import logging
 import shutil
@@ -10,7 +10,6 @@ from functools import partial
 from math import inf
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 from fedbench.checks.before_run import check_new_code
 from fedbench.config import Config
@@ -19,7 +18,7 @@ from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.schedule import check_room, has_ended, ray_for, run_jobs
-from fedbench.jobs.tune_callbacks import JobProgress, MoreJobs
+from fedbench.jobs.tune_callbacks import JobProgress
 from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label
 from fedbench.runtime.ray.liveness import ray_restarts
@@ -39,7 +38,7 @@ TUNING, FINALS = "tuning", "final runs over the seeds"
 StudyWatch = Callable[[str, dict[str, Outcome], JobProgress], None]
 """Gets the name of a stage, the outcome of each of its jobs so far, and the progress of running jobs."""
 TUNE = "tune"
-"""The folder of a study with Ray Tune's own records of its trials, which TensorBoard and `ResultGrid` read."""
+"""The folder of a tuned study with Ray Tune's own records of its runs, which TensorBoard and `ResultGrid` read."""
 SCRATCH = ".tune"
 """The folder of a study in which Ray Tune works otherwise."""
 
@@ -78,13 +77,7 @@ def run_studies(
             stack.enter_context(ray_for(studies[0].first_job().config, trials))
             for study in studies:
                 study.recall()
-            candidates = [study.candidates() for study in studies]
-            how = {"tune_folder": studies[0].folder / TUNE, "grows": any(study.proposes for study in studies)}
-            stages.run(TUNING, candidates, stages.further_trials, **how)
-            for study in studies:
-                study.choose()
-            looks: MoreJobs = partial(stages.next_look, until) if any(s.plan.stopping_rule for s in studies) else tuple
-            stages.run(FINALS, [study.finals() for study in studies], looks)
+            stages.run(until)
     for study in studies:
         make_report(study.folder)
         if stages.has_run:
@@ -154,10 +147,10 @@ def preview_studies(
 
 @dataclass
 class _StageRunner:
-    """Runs the jobs of studies stage by stage.
+    """Runs the jobs of studies, one stage after another in processes that stay.
 
-    has_run: whether any of them was missing. stage: its name. shown: by folder, the name of the job that is shown of
-    those that have this run in common.
+    has_run: whether any of them was missing. stage: its name. has_chosen: whether the best points are chosen. shown: by
+    folder, the name of the job that is shown of those that have this run in common.
     """
 
     studies: Sequence[TuningStudy]
@@ -165,31 +158,46 @@ class _StageRunner:
     watch: StudyWatch | None
     has_run: bool = False
     stage: str = ""
+    has_chosen: bool = False
     shown: dict[Path, str] = field(default_factory=dict)
     shares: GpuShares = field(default_factory=GpuShares)
 
-    def run(self, stage: str, jobs: Sequence[Sequence[Job]], more: MoreJobs, **how: Any) -> None:
-        """Run what is missing of the first jobs of every study in a stage, and of those that follow from them.
+    def run(self, until: float | None) -> None:
+        """Run what is missing of candidates and of all jobs that follow. until: the time after which no look begins."""
+        self.stage, self.has_chosen = "", False
+        first = self._begin([study.candidates() for study in self.studies], TUNING) or self._finals()
+        folder = self.studies[0].folder
+        run_jobs(
+            first,
+            folder / SCRATCH,
+            self.trials,
+            self._write_and_tell,
+            partial(self._further, until),
+            folder / TUNE if self.stage == TUNING else None,
+            self.shares,
+            grows=any(study.proposes for study in self.studies),
+        )
 
-        more, how: as in `run_jobs`.
-        """
-        if begun := self._begin(jobs, stage):
-            scratch = self.studies[0].folder / SCRATCH
-            run_jobs(begun, scratch, self.trials, self._write_and_tell, more, shares=self.shares, **how)
-
-    def further_trials(self) -> list[Job]:
-        """Trials that follow from those that have ended."""
-        return self._begin([study.further_trials() for study in self.studies])
-
-    def next_look(self, until: float | None) -> list[Job]:
-        """The next final runs that tests ask for, when all before have ended; none from that time on."""
-        is_over = until is not None and time.monotonic() >= until
-        if is_over or any(study.is_waiting for study in self.studies):
+    def _further(self, until: float | None) -> list[Job]:
+        """Jobs that follow from those that have ended: trials; after all of them final runs; those of the next look."""
+        if trials := self._begin([study.further_trials() for study in self.studies]):
+            return trials
+        if any(study.is_waiting for study in self.studies):
+            return []
+        if not self.has_chosen:
+            return self._finals()
+        if until is not None and time.monotonic() >= until:
             return []
         for study in self.studies:
             study.write()  # what tests and lines read
         looks = [study.next_look() for study in self.studies]
         return self._begin(looks, _looks_so_far(self.studies)) if any(looks) else []
+
+    def _finals(self) -> list[Job]:
+        for study in self.studies:
+            study.choose()
+        self.has_chosen = True
+        return self._begin([study.finals() for study in self.studies], FINALS)
 
     def _begin(self, jobs: Sequence[Sequence[Job]], stage: str = "") -> list[Job]:
         """Take the next jobs of every study into its plan, in another stage if it is named; the longest come first."""

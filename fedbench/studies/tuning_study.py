@@ -317,8 +317,8 @@ class TuningStudy:
 
     @property
     def is_waiting(self) -> bool:
-        """Whether some final run has not ended."""
-        return any(job.role == "final" and self._entry(job).status == "missing" for job in self.jobs)
+        """Whether some job has not ended."""
+        return any(self._entry(job).status == "missing" for job in self.jobs)
 
     @property
     def chosen_methods(self) -> list[ComparedMethod]:
