@@ -47,6 +47,16 @@ def test_cells_that_are_neither_numbers_nor_texts_are_named(name, values, line):
     assert str(caught.value).endswith(", or --data.drop x") == (name == "x")
 
 
+def test_python_numbers_may_be_missing_in_any_way():
+    for missing in (None, pd.NA, float("nan")):
+        cells = pd.array([1, 2.5, missing, 4, 5], dtype=object)
+        table = pd.DataFrame({"x": cells, "y": [0, 1, 0, 1, 0]})
+        with pytest.raises(ConfigError, match="row 3: no value in column x"):
+            content(table)
+        (block,) = content(table, impute="median").blocks
+        assert block.samples[:, 1].tolist() == [0, 0, 1, 0, 0]
+
+
 def test_missing_values_are_listed_with_their_number():
     table = FRAME.assign(b=[None, *"ab" * 29, " "], label=[0.5, None, *range(58)])
     table.loc[3:5, "a"] = np.nan

@@ -369,6 +369,14 @@ def test_the_number_of_classes_may_stand_with_either_part(mine):
         assert load().classes == 4
 
 
+def test_a_number_of_classes_beside_numbers_is_refused(mine):
+    rows, numbers = np.zeros((20, 2)), np.arange(20) / 7
+    mine.make = lambda: (Held(rows, numbers), Held(rows, numbers))
+    assert refused(classes=3, task="regression").endswith(
+        "data.classes = 3: the task regression has no classes; leave it out"
+    )
+
+
 def test_close_large_numbers_are_refused(mine):
     rows = np.stack([1.7e9 + np.arange(60.0), np.random.default_rng(0).normal(size=60)], 1)
     mine.make = lambda: ((rows, np.arange(60) % 2), (rows, np.arange(60) % 2))
