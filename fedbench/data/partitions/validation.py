@@ -66,7 +66,7 @@ def with_rare_classes(
     A class of which every client has a few images is rounded down at each of them, so that validation would have none.
     Where less than half of its share over all clients is held out of a class of less than half the mean size, clients
     with the largest remainders, and of these the ones with the most images, hold out one more of it, and one less of
-    the class of which they hold out the most.
+    the class of which they hold out the most among those that were rounded up.
 
     counts, sizes, owners, labels: int64 [cells]. quotas: int64 [owners].
     """
@@ -80,10 +80,11 @@ def with_rare_classes(
         members = np.flatnonzero(labels == label)
         members = members[np.lexsort((-sizes[members], counts[members] - exact[members]))]
         for cell in members[: round(share[label] - val_counts[label])]:
-            others = np.flatnonzero((owners == owners[cell]) & (labels != label))
-            if sizes[cell] > counts[cell] and len(others) and counts[most := others[counts[others].argmax()]]:
+            is_rounded_up = counts * totals[owners] > sizes * quotas[owners]
+            others = np.flatnonzero((owners == owners[cell]) & (labels != label) & is_rounded_up)
+            if sizes[cell] > counts[cell] and len(others):
                 counts[cell] += 1
-                counts[most] -= 1
+                counts[others[counts[others].argmax()]] -= 1
     return counts
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from fedbench.data.partitions.assignment import Assignment
+from fedbench.data.partitions.assignment import Assignment, apportion
 from fedbench.data.partitions.validation import draw_validation, with_rare_classes
 
 
@@ -29,3 +29,18 @@ def test_classes_that_are_not_rare_or_have_their_share_keep_their_draw():
     counts, sizes = np.array([18, 2, 17, 3]), np.array([180, 20, 175, 25])
     owners, labels, wanted = np.array([0, 0, 1, 1]), np.array([0, 1, 0, 1]), np.array([20, 20])
     assert with_rare_classes(counts, sizes, owners, labels, wanted).tolist() == counts.tolist()
+
+
+def test_a_rare_class_takes_the_place_of_one_that_was_rounded_up():
+    rng, moved = np.random.default_rng(0), 0
+    for _ in range(300):
+        owners, labels = np.repeat(np.arange(6), 5), np.tile(np.arange(5), 6)
+        sizes = rng.integers(1, [2, 9, 3, 7, 5], (6, 5)).ravel()
+        totals = np.bincount(owners, sizes).astype(np.int64)
+        quotas = (totals * rng.uniform(0.1, 0.5)).astype(np.int64)
+        counts = apportion(sizes, owners, quotas, rng)
+        held = with_rare_classes(counts, sizes, owners, labels, quotas)
+        assert (np.bincount(owners, held) == quotas).all()
+        assert np.abs(held - sizes * quotas[owners] / totals[owners]).max() < 1
+        moved += (held != counts).any()
+    assert moved > 10
