@@ -207,7 +207,7 @@ def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> N
         )
 
 
-def check_points(rows: TableRows, column: pd.Series) -> None:
+def check_points_of_thousands(rows: TableRows, column: pd.Series) -> None:
     """Raises ConfigError if the numbers of a column, which are texts, may have points that separate thousands."""
     if have_points_of_thousands(column):
         pointed = column[column.str.contains(".", regex=False)]

@@ -54,7 +54,7 @@ def remarks_on_target(features: Iterable[pd.Series], target: pd.Series) -> Itera
     if holds_lists(target) or target.nunique() < 2:
         return
     targets, _ = pd.factorize(target)
-    names = [str(column.name) for column in features if not holds_lists(column) and tells(column, targets)]
+    names = [str(column.name) for column in features if not holds_lists(column) and tells_target(column, targets)]
     if names:
         yield (
             f"{columns_text(names, 'tells', 'tell')} the target alone: where the value is the same, so is the target; "
@@ -62,18 +62,21 @@ def remarks_on_target(features: Iterable[pd.Series], target: pd.Series) -> Itera
         )
 
 
-def tells(column: pd.Series, targets: np.ndarray) -> bool:
+def tells_target(column: pd.Series, targets: np.ndarray) -> bool:
     """Whether rows of equal values have equal targets, class numbers [rows], and values repeat more than by chance."""
-
-    def is_function(values: pd.Series, numbers: np.ndarray) -> tuple[bool, int]:
-        codes, known = pd.factorize(values, use_na_sentinel=False)
-        return len(np.unique(codes * (targets.max() + 1) + numbers)) == len(known), len(known)
-
     some = slice(None, None, max(1, len(column) // MANY_ROWS))
-    if not is_function(column.iloc[some], targets[some])[0]:
+    shown = column.iloc[some]
+    few = values_of_one_target(shown, targets[some])
+    if few in (None, len(shown)):  # the latter are measurements
         return False
-    whole, different = is_function(column, targets)
-    return whole and 1 < different <= len(column) / REPEATS
+    different = values_of_one_target(column, targets)
+    return different is not None and 1 < different <= len(column) / REPEATS
+
+
+def values_of_one_target(column: pd.Series, targets: np.ndarray) -> int | None:
+    """How many values a column has, if rows of equal values have equal targets, numbers [rows]; else None."""
+    codes, known = pd.factorize(column, use_na_sentinel=False)
+    return len(known) if len(np.unique(codes * (targets.max() + 1) + targets)) == len(known) else None
 
 
 def are_all_different(features: Features) -> bool:

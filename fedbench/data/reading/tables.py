@@ -21,7 +21,7 @@ from fedbench.data.reading.cells import (
     check_cells,
     check_codes,
     check_missing,
-    check_points,
+    check_points_of_thousands,
     check_sentinels,
     has_number_categories,
     holds_lists,
@@ -204,7 +204,7 @@ class TableReader:
             return False
         if numbers and (is_given or not (self.typed or has_codes(column))):
             if not is_given:
-                check_points(rows, column)
+                check_points_of_thousands(rows, column)
             return False
         counts = counts_of(column.astype(TEXT))
         if numbers and all_match(counts.index, NUMBER):
@@ -232,7 +232,7 @@ class TableReader:
         if not self.has_number_target(rows.where, column, counts_of(texts)):
             return texts
         if column.name not in self.options.numbers:
-            check_points(rows, column)
+            check_points_of_thousands(rows, column)
         return numbers_of(texts)
 
     def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
