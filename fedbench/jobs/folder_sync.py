@@ -100,7 +100,8 @@ def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
 
 
 def _data_key(config: Config) -> str:
-    return json.dumps([config.data.model_dump_json(), *Beside.of(config.partition)])
+    """What decides the decoded data: not `data.val`, which is another one in final runs than in the trials before."""
+    return json.dumps([config.data.model_dump_json(exclude={"val"}), *Beside.of(config.partition)])
 
 
 @contextmanager

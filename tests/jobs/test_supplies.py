@@ -58,6 +58,9 @@ def test_a_machine_without_data_and_results_does_the_same_job_or_says_why_it_fai
         shutil.rmtree(tmp_path / "gone")
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "empty"))
         assert run_job(job, elsewhere(supplies)) is None
+        final = config.model_copy(deep=True)
+        final.data.val = 0.4
+        assert supplies.dataset(final).labels.tolist() == supplies.dataset(config).labels.tolist()
         assert run_job(broken, elsewhere(supplies)) is not None
     assert read(job.folder) == read(here.folder)
     assert job.outcome() == Outcome("done")
