@@ -8,15 +8,17 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.fx.experimental.proxy_tensor import make_fx
 
 from fedbench.config import TrainConfig
-from fedbench.engine.compiled import Compiled
+from fedbench.engine.compiled import Compiled, transpose_factors
 from fedbench.engine.cursor import FitRequest
 from fedbench.engine.engine import Ledger
 from fedbench.engine.fit import Amount, Fit, Loss, Move, OneBatch, PairedBatches, Step
 from fedbench.engine.kind import fit_kind
 from fedbench.engine.learner import Learner
 from fedbench.engine.losses import task_loss
+from fedbench.engine.probe import probe
 from fedbench.errors import ConfigError
 from fedbench.methods.fedprox import proximal_pull
 from fedbench.models import build
@@ -438,6 +440,43 @@ def test_buffers_keep_their_types(net, blobs):
     assert learners[1].row_engine.remarks == {}
     torch.testing.assert_close(found[0].params, found[1].params, rtol=0, atol=1e-6)
     assert found[1].buffers.tolist() == [0, 1, 2, 3, 4, 5]
+
+
+def test_a_tensor_of_the_module_that_is_no_buffer_is_a_constant(net, blobs):
+    class Scaled(net):
+        def __init__(self) -> None:
+            super().__init__()
+            self.scale = torch.tensor([0.5, 2.0, 1.0, -1.0, 3.0, 0.25])
+
+        def forward(self, x: Tensor) -> Tensor:
+            return super().forward(x * self.scale)
+
+    learners = [learner_of(kind, engine) for kind, engine in ((Scaled, "loop"), (Scaled, "compiled"), (net, "loop"))]
+    loop, compiled, plain = (trained(learner, [Fit(learner.initial(), blobs(20))])[0][0] for learner in learners)
+    assert learners[1].row_engine.remarks == {}
+    torch.testing.assert_close(loop.params, compiled.params, rtol=0, atol=1e-6)
+    assert not torch.allclose(loop.params, plain.params, rtol=0, atol=1e-3)
+
+
+def test_a_trial_of_the_model_compiles_nothing(net, blobs, monkeypatch):
+    monkeypatch.setattr(Compiled, "compiler", staticmethod(lambda function, example: pytest.fail("compiled")))
+    learner = learner_of(net, "compiled", 3)
+    probe(learner, blobs(20), 3)
+    assert learner.row_engine.refusals == learner.row_engine.remarks == {}
+
+
+def test_a_transposed_product_is_computed_in_the_order_in_which_it_is_read():
+    a, b = torch.randn(2, 3, 4), torch.randn(2, 4, 5)
+
+    def transposed(a: Tensor, b: Tensor) -> Tensor:
+        return (a @ b).transpose(1, 2) + 1
+
+    graph = make_fx(transposed, tracing_mode="fake")(a, b)
+    transpose_factors(graph)
+    products = {node.name for node in graph.graph.find_nodes(op="call_function", target=torch.ops.aten.bmm.default)}
+    (sum_,) = graph.graph.find_nodes(op="call_function", target=torch.ops.aten.add.Tensor)
+    assert sum_.args[0].name in products
+    torch.testing.assert_close(graph(a, b), transposed(a, b))
 
 
 @pytest.mark.parametrize("name", ["plain", "masked", "edit"])
