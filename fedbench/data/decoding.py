@@ -5,7 +5,7 @@ import json
 import logging
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -30,6 +30,7 @@ from fedbench.data.cache import (
 )
 from fedbench.data.copies import Copies
 from fedbench.data.normalisation import Statistics, moments_of
+from fedbench.data.sentinels import sentinel_remarks
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.targets import Targets
@@ -136,7 +137,10 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
     for name, values in sorted(content.beside().items()):
         save_array(folder / f"{name}.npy", values)
         tally.digest.update(values.tobytes())
-    meta = {**describe_cache(source, tally, targets, names), KEY: checksums(folder, ARRAYS)}
+    remarks = list[str]()
+    if tally.kind == "feature" and not content.table:  # a table asks
+        remarks += sentinel_remarks(np.load(folder / "samples.npy", mmap_mode="r"), "feature")
+    meta = {**describe_cache(source, tally, targets, names, remarks), KEY: checksums(folder, ARRAYS)}
     with (folder / META).open("w") as text:
         json.dump(with_own_checksum(meta, META), text, indent=1)
         flush_to_disk(text)
@@ -196,13 +200,15 @@ def save_array(path: Path, values: np.ndarray) -> None:
         flush_to_disk(file)
 
 
-def describe_cache(source: Source, tally: Tally, targets: Targets, domain_names: tuple[str, ...]) -> dict[str, Any]:
-    """The content of meta.json."""
+def describe_cache(
+    source: Source, tally: Tally, targets: Targets, domain_names: tuple[str, ...], remarks: Sequence[str]
+) -> dict[str, Any]:
+    """The content of meta.json. remarks: on samples."""
     content = tally.content
     decided = tally.moments.decide(f"data {source.name}")
     mean, std = tally.moments.mean_and_std()
     measured = content.mean is None and content.std is None
-    warnings = [*content.warnings, *content.remarks(), *tally.copies.remarks(), *targets.remarks]
+    warnings = [*content.warnings, *content.remarks(), *tally.copies.remarks(), *remarks, *targets.remarks]
     return {
         "version": VERSION,
         "name": source.name,

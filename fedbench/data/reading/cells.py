@@ -23,6 +23,7 @@ from fedbench.data.reading.texts import (
     is_mostly_numbers,
     matches,
 )
+from fedbench.data.sentinels import sentinel_text
 from fedbench.errors import ConfigError, open_decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 
@@ -30,10 +31,6 @@ CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
-SENTINELS = (-99, -999, -9999, -99999, 99, 999, 9999, 99999)
-"""Numbers that usually stand for missing values."""
-SENTINEL_RANGES = 2
-"""They do if they stand in several rows, farther from all other numbers than so many times the range of these."""
 
 
 @dataclass(frozen=True)
@@ -224,7 +221,7 @@ def check_sentinels(rows: TableRows, numbers: Mapping[str, np.ndarray]) -> None:
 
     numbers: by the names of the columns, missing where not finite.
     """
-    seen = {name: line for name, column in numbers.items() if (line := _sentinel(column[np.isfinite(column)]))}
+    seen = {name: line for name, column in numbers.items() if (line := sentinel_text(column[np.isfinite(column)]))}
     if seen:
         several = [f"column {name} holds {line}" for name, line in seen.items()]
         raise open_decision(
@@ -235,17 +232,6 @@ def check_sentinels(rows: TableRows, numbers: Mapping[str, np.ndarray]) -> None:
                 "empty these cells, with --data.impute median": "a missing value",
             },
         )
-
-
-def _sentinel(numbers: np.ndarray) -> str:
-    """A number that usually stands for missing values, in some rows and far from all others; nothing if none is."""
-    for number in (numbers.min(initial=np.inf), numbers.max(initial=-np.inf)):
-        others = numbers[numbers != number]
-        least, greatest = others.min(initial=np.inf), others.max(initial=-np.inf)
-        count, distance = len(numbers) - len(others), max(least - number, number - greatest)
-        if number in SENTINELS and count > 1 and least < greatest and distance > SENTINEL_RANGES * (greatest - least):
-            return f"{number:g} in {count} rows, and {least:g} to {greatest:g} otherwise"
-    return ""
 
 
 def holds_lists(column: pd.Series) -> bool:

@@ -8,6 +8,7 @@ import numpy as np
 
 from fedbench import tasks
 from fedbench.data.reading.resolution import check_resolution
+from fedbench.data.sentinels import sentinel_remarks
 from fedbench.errors import ConfigError, RunError
 from fedbench.tasks.class_numbers import check_size, rows_of_bits
 from fedbench.tasks.targets import TargetError, Targets
@@ -103,7 +104,8 @@ def read_for_task(task: str, values: np.ndarray, names: Sequence[str] = (), clas
         called = ["the target"] if numbers.ndim == 1 else [f"target {number}" for number in range(columns.shape[1])]
         check_resolution(f"data.task = {task}", columns, called)
     numbers = np.ascontiguousarray(numbers, np.float32 if numbers.dtype.kind == "f" else np.int64)
-    return replace(targets, values=numbers, task=task)
+    doubts = sentinel_remarks(numbers, "target") if task == "regression" else ()
+    return replace(targets, values=numbers, task=task, remarks=(*targets.remarks, *doubts))
 
 
 def _choice(values: np.ndarray, declared: bool) -> tuple[str, str]:

@@ -1,0 +1,50 @@
+"""Numbers that usually stand for a missing value are named where only the user knows."""
+
+import numpy as np
+import pytest
+
+from fedbench import Config
+from fedbench.data import Dataset
+from fedbench.data.sentinels import sentinel_remarks, sentinel_text
+
+AGES = np.array([31.0, 40, 28, 55, 61, 47])
+
+
+def with_missing(code: float, rows: int = 2) -> np.ndarray:
+    return np.concatenate([AGES, np.full(rows, code)])
+
+
+@pytest.mark.parametrize("code", [-99, -999, 9999])
+def test_a_far_number_in_several_rows_is_named(code):
+    assert sentinel_text(with_missing(code)) == f"{code} in 2 rows, and 28 to 61 otherwise"
+
+
+@pytest.mark.parametrize("numbers", [with_missing(-999, 1), with_missing(-998), with_missing(99), AGES, AGES[:0]])
+def test_others_are_numbers(numbers):
+    assert sentinel_text(numbers) == ""
+
+
+def test_columns_are_named_in_one_line():
+    rows = np.stack([with_missing(-999), with_missing(7), with_missing(9999)], 1)
+    (line,) = sentinel_remarks(rows, "feature")
+    assert line == (
+        "feature 0 holds -999 in 2 rows, and 28 to 61 otherwise, feature 2 holds 9999 in 2 rows, and 28 to 61 "
+        "otherwise; if it stands for a missing value, fill it in or leave these rows out"
+    )
+    assert list(sentinel_remarks(rows[:, 1:2], "feature")) == []
+
+
+def test_arrays_and_targets_of_a_regression_are_looked_at():
+    stream = np.random.default_rng(0)
+    x, y = stream.normal(size=(60, 2)).astype(np.float32), stream.normal(size=60) + 5
+
+    def remarks() -> list[str]:
+        dataset = Dataset.load(Config(data={"name": (x, y), "task": "regression"}).data)
+        return [line for line in dataset.remarks if "a missing value" in line]
+
+    assert remarks() == []
+    x[[3, 9], 1] = y[[4, 5]] = -999
+    assert [line.split(",")[0] for line in remarks()] == [
+        "feature 1 holds -999 in 2 rows",
+        "target holds -999 in 2 rows",
+    ]
