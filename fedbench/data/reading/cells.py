@@ -1,5 +1,6 @@
 """The cells of a table: of which types they are, and which cannot be read."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from numbers import Number
@@ -29,6 +30,8 @@ from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
+TOTAL = re.compile(r"((grand |sub-?)?totals?|sum|mean|average|gesamt|summe)", re.IGNORECASE)
+"""Texts in a row below a table that adds up the others."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
 
@@ -190,6 +193,24 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
         f"{rows.place(int((column == text).to_numpy().argmax()))}: {text!r} in column {column.name} ({number} such "
         f"rows): leave these rows out if a value is missing there, or --data.categories {column.name} if it is {what}"
     )
+
+
+def check_totals(rows: TableRows, column: pd.Series) -> None:
+    """Raises ConfigError if the last row of a file has a text like Total in a column, and no other row has it."""
+    lasts = np.cumsum([size for _, size in rows.files]) - 1
+    if not holds_texts(column) or not len(lasts):
+        return
+    for last in lasts:
+        text = str(column.iloc[last])
+        if TOTAL.fullmatch(text) and int((column == text).sum()) <= len(lasts):
+            raise open_decision(
+                rows.place(last),
+                f"{text!r} in column {column.name}, in the last row",
+                {
+                    "leave this row out": "a total of the others",
+                    f"--data.categories {column.name}": "a text like others",
+                },
+            )
 
 
 def check_categories(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:

@@ -23,6 +23,7 @@ from fedbench.data.reading.cells import (
     check_missing,
     check_points_of_thousands,
     check_sentinels,
+    check_totals,
     has_number_categories,
     holds_lists,
     holds_texts,
@@ -145,6 +146,9 @@ class TableReader:
         for coded, what in ((roles.label, "a class"), (roles.user, "a user"), (roles.beside.group, "a group")):
             if coded and coded not in self.options.categories:
                 check_codes(rows, columns[coded], what)
+        for name, column in columns.items():
+            if name not in self.options.categories:
+                check_totals(rows, column)
         return pd.DataFrame(columns)
 
     def samples(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> tuple[np.ndarray, dict[str, Features]]:

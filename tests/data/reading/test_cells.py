@@ -91,3 +91,18 @@ def test_texts_for_missing_values_are_asked_about_where_names_stand(code):
 def test_a_minus_beside_a_plus_is_a_name():
     found = content(FRAME.assign(label=["+", "-"] * 30))
     assert found.targets(next(iter(found.blocks)).targets).names == ("+", "-")
+
+
+@pytest.mark.parametrize("name", ["b", "label", "user"])
+def test_a_row_that_adds_up_the_others_is_asked_about(name):
+    table = FRAME.assign(**{name: ["owl", "cat"] * 29 + ["owl", "Total"]})
+    assert refused(table) == (
+        f"data t, row 60: 'Total' in column {name}, in the last row: a total of the others (leave this row out) or a "
+        f"text like others (--data.categories {name})?"
+    )
+    content(table, categories=[name])
+
+
+def test_a_total_within_the_rows_is_a_text_like_others():
+    for texts in (["total", *["owl", "cat"] * 29, "owl"], ["owl", "total"] * 30):
+        content(FRAME.assign(b=texts))
