@@ -146,6 +146,19 @@ def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
     return dict(zip(("train", "test"), made, strict=True)) if type(made) in (tuple, list) and len(made) == 2 else made
 
 
+def check_names_agree(name: str, train: GivenPart, val: GivenPart | None, test: GivenPart) -> None:
+    """Raises ConfigError if parts name other classes or domains, or other numbers of classes."""
+    if val and val.classes and val.classes != train.classes:
+        raise ConfigError(f"data {name}: the val part names other classes than the train part")
+    if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
+        raise ConfigError(
+            f"data {name}: the train part says {train.count} classes and the test part {test.count}; bring the same "
+            "number, or the names of both"
+        )
+    if bool(train.domains) != bool(test.domains):
+        raise ConfigError(f"data {name}: one part names its `domains`, and the other does not; name those of both")
+
+
 def read(
     config: DataConfig,
     parts: dict[str, GivenPart],
@@ -153,23 +166,14 @@ def read(
     reader: SampleReader | StructureReader,
     fields: Fields | None,
 ) -> Content:
+    """The content of parts. Raises ConfigError."""
     train, val = parts["train"], parts.get("val")
     test, whole = parts.get("test", train), "test" not in parts
     ordered = [part for part in (train, val, parts.get("test")) if part is not None]
-    if val and val.classes and val.classes != train.classes:
-        raise ConfigError(f"data {config.name}: the val part names other classes than the train part")
-    if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):
-        raise ConfigError(
-            f"data {config.name}: the train part says {train.count} classes and the test part {test.count}; bring the "
-            "same number, or the names of both"
-        )
+    check_names_agree(config.name, train, val, test)
     third = len(train) if train.has_third_values() else 0
     one, beside = train.item(0), list[tuple[Any, Any]]()
     first = checked_target(one, None)
-    if bool(train.domains) != bool(test.domains):
-        raise ConfigError(
-            f"data {config.name}: one part names its `domains`, and the other does not; name those of both"
-        )
 
     def items() -> Iterator[Item]:
         for part in ordered:
