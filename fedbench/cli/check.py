@@ -6,7 +6,8 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from fedbench.cli import FAILED, OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import FAILED, OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse
 from fedbench.config import Config

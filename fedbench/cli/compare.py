@@ -7,7 +7,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import FAILED, OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import FAILED, OK
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (

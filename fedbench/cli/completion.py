@@ -13,7 +13,8 @@ from pydantic.fields import FieldInfo
 
 from fedbench import tasks
 from fedbench.aggregation import rules
-from fedbench.cli import COMMANDS, OK, TABLE, command, line_of
+from fedbench.cli import COMMANDS, TABLE, command, line_of
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import COMMON, Flag, flag_of, keys_of_command
 from fedbench.cli.parse import parse
 from fedbench.data import sources

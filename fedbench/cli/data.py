@@ -8,7 +8,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedbench.cli import FAILED, OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import FAILED, OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.help import option_rows, source_options, table_lines
 from fedbench.cli.parse import parse

@@ -13,7 +13,8 @@ from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
 from fedbench import processor
-from fedbench.cli import FAILED, OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import FAILED, OK
 from fedbench.cli.lines import loading
 from fedbench.errors import ConfigError
 from fedbench.installation import (

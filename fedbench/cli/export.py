@@ -2,7 +2,8 @@
 
 from functools import partial
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.lines import loading
 from fedbench.cli.parse import read_flags

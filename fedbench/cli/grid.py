@@ -5,7 +5,8 @@ from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from fedbench.cli import FAILED, OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import FAILED, OK
 from fedbench.cli.flags import Flag, split_words, yaml_value
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import (

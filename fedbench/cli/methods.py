@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.kept_answers import Question
 from fedbench.cli.lines import loading, terminal_width
 from fedbench.errors import ConfigError

@@ -4,7 +4,8 @@ import re
 from functools import partial
 from typing import Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.lines import loading
 from fedbench.cli.parse import read_flags

@@ -8,7 +8,7 @@ from typing import Any
 
 from fedbench.aggregation.rules import AGGREGATORS
 from fedbench.cache_folder import root
-from fedbench.cli import OK, PrintedExit
+from fedbench.cli.exits import OK, PrintedExit
 from fedbench.cli.flags import COMMON, TUNING_PREFIX, Flag, keys_of_command, merge_layers, read
 from fedbench.cli.help import config_text, help_text
 from fedbench.cli.kept_answers import Question

@@ -3,7 +3,8 @@
 from functools import partial
 from pathlib import Path
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.errors import ConfigError
 from fedbench.report import say_writing, write_report
 

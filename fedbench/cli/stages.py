@@ -4,7 +4,7 @@ from argparse import Namespace
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import OK
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import decoded
 from fedbench.config import Config

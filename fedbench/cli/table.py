@@ -3,7 +3,8 @@
 import logging
 from functools import partial
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.paper import METHODS, file_to_write, shown_methods, usage_text
 from fedbench.cli.parse import read_flags

@@ -6,7 +6,8 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag
 from fedbench.cli.parse import parse, study_folder
 from fedbench.config import WandbConfig

@@ -2,8 +2,8 @@ import json
 
 import pytest
 
-from fedbench.cli import FAILED, MISTAKE, OK
 from fedbench.cli.check import main
+from fedbench.cli.exits import FAILED, MISTAKE, OK
 
 WRONG = "tests.checks.wrong_methods:StaleModel"
 

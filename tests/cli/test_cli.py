@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import COMMANDS, PrintedExit, command, main
+from fedbench.cli import COMMANDS, command, main
+from fedbench.cli.exits import PrintedExit
 from fedbench.errors import ConfigError
 
 ROOT = Path(__file__).parents[2]

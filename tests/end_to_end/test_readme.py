@@ -12,7 +12,6 @@ import pytest
 
 from fedbench.cli import (
     COMMANDS,
-    PrintedExit,
     check,
     compare,
     data,
@@ -26,6 +25,7 @@ from fedbench.cli import (
     watch,
 )
 from fedbench.cli import run as run_command
+from fedbench.cli.exits import PrintedExit
 from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.studies.run import Result

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from fedbench.cli import FAILED, MISTAKE
+from fedbench.cli.exits import FAILED, MISTAKE
 from fedbench.cli.run import main
 from tests.methods import mistakes
 

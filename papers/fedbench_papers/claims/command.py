@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import check_trials, read_count, read_number, side_by_side

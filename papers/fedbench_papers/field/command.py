@@ -6,7 +6,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from fedbench.cli import OK, command
+from fedbench.cli import command
+from fedbench.cli.exits import OK
 from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.cli.stages import check_trials, read_count, side_by_side
