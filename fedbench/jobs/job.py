@@ -67,6 +67,11 @@ class Job:
         return f"{self.setting} {self.label} {point_name(self.values)} seed {self.seed}".lstrip()
 
     @property
+    def title(self) -> str:
+        """Its name, with the round after which it pauses: the job that continues it has the same name."""
+        return self.name if self.pause is None else f"{self.name}, until round {self.pause}"
+
+    @property
     def state(self) -> run_state.State:
         """The state of its folder. Raises ConfigError if the run in it cannot be continued."""
         state = run_state.state_of(self.folder, self.config)

@@ -45,7 +45,7 @@ OUT_OF_MEMORY = (
 )
 
 Watch = Callable[[dict[str, Outcome], JobProgress], None]
-"""Gets the outcome of every job so far, and the progress of running jobs."""
+"""Gets the outcome of every job so far by its title, and the progress of running jobs by name."""
 
 
 def run_jobs(
@@ -58,7 +58,7 @@ def run_jobs(
     shares: GpuShares | None = None,
     grows: bool = False,
 ) -> dict[str, Outcome]:
-    """Run the jobs that are not done, as many side by side as fit; returns the outcome of each.
+    """Run the jobs that are not done, as many side by side as fit; returns the outcome of each by its title.
 
     A failed job is reported and not tried again, unless its share of a GPU was too small; a job whose process dies
     continues from its last checkpoint. One at a time and without hosts, jobs run in this process, and Ray is not
@@ -216,7 +216,7 @@ class Outcomes:
         self._done: dict[str, Outcome] = {}
 
     def of(self, jobs: Sequence[Job]) -> dict[str, Outcome]:
-        outcomes = {job.name: self._done.get(job.name) or job.outcome() for job in jobs}
+        outcomes = {job.title: self._done.get(job.title) or job.outcome() for job in jobs}
         self._done |= {name: outcome for name, outcome in outcomes.items() if outcome.status == "done"}
         return outcomes
 

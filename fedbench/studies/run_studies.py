@@ -150,7 +150,7 @@ class _StageRunner:
     """Runs the jobs of studies, one stage after another in processes that stay.
 
     has_run: whether any of them was missing. stage: its name. has_chosen: whether the best points are chosen. shown: by
-    folder, the name of the job that is shown of those that have this run in common.
+    folder and round of a pause, the title of the job that is shown of those that have this run in common.
     """
 
     studies: Sequence[TuningStudy]
@@ -159,7 +159,7 @@ class _StageRunner:
     has_run: bool = False
     stage: str = ""
     has_chosen: bool = False
-    shown: dict[Path, str] = field(default_factory=dict)
+    shown: dict[tuple[Path, int | None], str] = field(default_factory=dict)
     shares: GpuShares = field(default_factory=GpuShares)
 
     def run(self, until: float | None) -> None:
@@ -215,7 +215,7 @@ class _StageRunner:
             if self.stage:
                 log.info("%s", time_left_line(self.studies, self.trials))
             self.stage, self.shown = stage, {}
-        self.shown = {**{job.folder: job.name for job in reversed(every)}, **self.shown}
+        self.shown = {**{(job.folder, job.pause): job.title for job in reversed(every)}, **self.shown}
         return every
 
     def _write_and_tell(self, outcomes: dict[str, Outcome], progress: JobProgress) -> None:

@@ -84,6 +84,21 @@ def test_the_worse_half_stops_and_goes_on_where_all_rounds_are_wanted(tmp_path):
     assert (plan.stopped(), plan.rounds_saved, plan.tune_rounds) == ([], (0, 20), "full")
 
 
+def test_a_run_that_paused_stays_counted_while_it_goes_on(tmp_path):
+    ended, every = list[int](), list[int]()
+
+    def watch(stage, outcomes, running):
+        if stage == TUNING:
+            ended.append(sum(outcome.status != "missing" for outcome in outcomes.values()))
+            every.append(len(outcomes))
+
+    asked = small("fedper", rounds=4, out=str(tmp_path), seeds=[0], checkpoint={"every": 1})
+    grid(asked, space={"train.lr": [1e-4, 0.03, 0.1]}, baselines=[], tune_seeds=[90], trials=1, watch=watch)
+    assert ended == sorted(ended)
+    assert (every[0], every[-1]) == (3, 5), "two of three go on"
+    assert ended[-1] == 4, "the fifth ends as the next stage begins"
+
+
 def test_invalid_points_are_named_before_the_first_trial_by_every_command(tmp_path, caplog):
     told = list[str]()
 
