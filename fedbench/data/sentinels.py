@@ -1,10 +1,11 @@
 """Numbers such as -999 that usually stand for a missing value."""
 
 from collections.abc import Iterator
+from itertools import islice
 
 import numpy as np
 
-from fedbench.tasks.class_numbers import first_of
+from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 
 SENTINELS = (-99, -999, -9999, -99999, 99, 999, 9999, 99999)
 SENTINEL_RANGES = 2
@@ -13,6 +14,7 @@ SENTINEL_RANGES = 2
 
 def sentinel_text(numbers: np.ndarray) -> str:
     """What a column `[rows]` holds, if its least or greatest number may stand for a missing value; else nothing."""
+    numbers = np.asarray(numbers, float)
     for number in (numbers.min(initial=np.inf), numbers.max(initial=-np.inf)):
         if number not in SENTINELS:
             continue
@@ -32,7 +34,7 @@ def sentinel_remarks(rows: np.ndarray, name: str) -> Iterator[str]:
     if len(rows) and rows.ndim <= 2:
         columns = rows.reshape(len(rows), -1)
         ends = np.isin(columns.min(0), SENTINELS) | np.isin(columns.max(0), SENTINELS)
-        texts = {number: sentinel_text(columns[:, number]) for number in np.flatnonzero(ends)}
-        names = {number: name if columns.shape[1] == 1 else f"{name} {number}" for number in texts}
-        if lines := [f"{names[number]} holds {text}" for number, text in texts.items() if text]:
+        texts = ((number, sentinel_text(columns[:, number])) for number in np.flatnonzero(ends))
+        seen = [*islice(((number, text) for number, text in texts if text), NAMES_SHOWN + 1)]
+        if lines := [f"{name if columns.shape[1] == 1 else f'{name} {number}'} holds {text}" for number, text in seen]:
             yield f"{first_of(lines)}; if it stands for a missing value, fill it in or leave these rows out"

@@ -59,7 +59,7 @@ def compile_function(function: Program, example: Sequence[Tensor]) -> Program:
 
 
 def transpose_factors(module: GraphModule) -> None:
-    """Replaces transposes of products of matrices by products of the transposes.
+    """Replaces products of matrices that nothing but a transpose reads by products of the transposes.
 
     The gradient of a linear layer's weights is such a transpose. It is then written in the order in which the optimiser
     reads it.
@@ -67,13 +67,16 @@ def transpose_factors(module: GraphModule) -> None:
     graph, aten = module.graph, torch.ops.aten
     views = (aten.view.default, aten._unsafe_view.default)
     for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
-        product = node.args[0]
-        while product.target in views and product.meta["val"].shape == product.args[0].meta["val"].shape:
+        product, shape = node.args[0], node.meta["val"].mT.shape
+        while product.target in views and len(product.users) == 1:
             product = product.args[0]
-        if product.target == aten.bmm.default and set(node.args[1:]) == {1, 2}:
-            with graph.inserting_before(node):
+        is_product = product.target == aten.bmm.default and len(product.users) == 1
+        if is_product and set(node.args[1:]) == {1, 2} and product.meta["val"].shape == shape:
+            with graph.inserting_before(product):  # before anything changes a factor
                 factors = [graph.call_function(aten.transpose.int, (factor, 1, 2)) for factor in product.args[::-1]]
-                node.replace_all_uses_with(graph.call_function(aten.bmm.default, tuple(factors)))
+                transposed = graph.call_function(aten.bmm.default, tuple(factors))
+            transposed.meta = node.meta
+            node.replace_all_uses_with(transposed)
     module.recompile()
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adam import adam
 from torch.optim.sgd import sgd
 
 from fedbench.engine.engine import Engine
@@ -105,6 +106,46 @@ class FlatSGD:
         step_sgd(parameters, [p.grad for p in parameters], buffers, **rates)
         for parameter, buffer in zip(parameters, buffers, strict=False):
             self.state[parameter]["momentum_buffer"] = buffer
+
+
+class FlatAdam:
+    """Adam, or AdamW if `decoupled`, by the function behind both.
+
+    Their step asks for a driver of GPUs every time, which takes longer than a step of a small model.
+    """
+
+    def __init__(self, parameters: list[nn.Parameter], lr: float, weight_decay: float, decoupled: bool) -> None:
+        usual = torch.optim.Adam(parameters).defaults
+        (self._beta1, self._beta2), self._eps, self._decoupled = usual["betas"], usual["eps"], decoupled
+        self.param_groups: list[dict[str, Any]] = [dict(params=parameters, lr=lr, weight_decay=weight_decay)]
+        self.state: dict[Tensor, OptimizerState] = {parameter: {} for parameter in parameters}
+
+    @torch.no_grad()
+    def step(self) -> None:
+        (group,) = self.param_groups
+        for parameter in group["params"]:
+            if not self.state[parameter]:
+                count = torch.zeros((), dtype=torch.float32, device=parameter.device)
+                moments = {name: torch.zeros_like(parameter) for name in ("exp_avg", "exp_avg_sq")}
+                self.state[parameter].update(step=count, **moments)
+        states = [self.state[parameter] for parameter in group["params"]]
+        adam(
+            group["params"],
+            [parameter.grad for parameter in group["params"]],
+            [state["exp_avg"] for state in states],
+            [state["exp_avg_sq"] for state in states],
+            [],
+            [state["step"] for state in states],
+            fused=True,
+            decoupled_weight_decay=self._decoupled,
+            amsgrad=False,
+            beta1=self._beta1,
+            beta2=self._beta2,
+            lr=group["lr"],
+            weight_decay=group["weight_decay"],
+            eps=self._eps,
+            maximize=False,
+        )
 
 
 class FlatStepper(Stepper):
@@ -271,6 +312,8 @@ def built_in_optimizer(engine: Engine, parameters: list[Any], fit: Fit, steps: i
         if flat and not shows_optimizer(engine) and not fit.step.parts:
             return FlatSGD(parameters, rate, momentum, train.weight_decay)
         return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
+    if flat and not shows_optimizer(engine) and not fit.step.parts:
+        return FlatAdam(parameters, rate, train.weight_decay, decoupled=engine.optimizer == "adamw")
     kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[engine.optimizer]
     return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
 

@@ -142,7 +142,7 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             self, iteration: int, trials: list[Any], trial: Any, result: dict[str, Any], **info: Any
         ) -> None:
             job = trial.config["job"]
-            self.over[job.name] = result.get("round", 0) / job.last
+            self.over[trial.trial_id] = result.get("round", 0) / job.last
             self.tell_now_and_then(trials)
 
         def on_trial_recover(self, iteration: int, trials: list[Any], trial: Any, **info: Any) -> None:
@@ -157,8 +157,8 @@ def progress_callback(on_progress: OnJobProgress) -> Any:
             self._tell([other for other in trials if other is not trial])
 
         def _tell(self, trials: list[Any]) -> None:
-            names = [trial.config["job"].name for trial in trials if trial.status == "RUNNING"]
-            on_progress({name: self.over.get(name, 0.0) for name in names})
+            running = [trial for trial in trials if trial.status == "RUNNING"]
+            on_progress({trial.config["job"].name: self.over.get(trial.trial_id, 0.0) for trial in running})
 
     return ProgressCallback()
 

@@ -16,7 +16,8 @@ def with_missing(code: float, rows: int = 2) -> np.ndarray:
 
 @pytest.mark.parametrize("code", [-99, -999, 9999])
 def test_a_far_number_in_several_rows_is_named(code):
-    assert sentinel_text(with_missing(code)) == f"{code} in 2 rows, and 28 to 61 otherwise"
+    for kind in (float, int):
+        assert sentinel_text(with_missing(code).astype(kind)) == f"{code} in 2 rows, and 28 to 61 otherwise"
 
 
 @pytest.mark.parametrize("numbers", [with_missing(-999, 1), with_missing(-998), with_missing(99), AGES, AGES[:0]])

@@ -202,7 +202,7 @@ def check_totals(rows: TableRows, column: pd.Series) -> None:
         return
     for last in lasts:
         text = str(column.iloc[last])
-        if TOTAL.fullmatch(text) and int((column == text).sum()) <= len(lasts):
+        if TOTAL.fullmatch(text) and (column == text).sum() == (column.iloc[lasts] == text).sum():
             raise open_decision(
                 rows.place(last),
                 f"{text!r} in column {column.name}, in the last row",

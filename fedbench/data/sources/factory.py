@@ -147,7 +147,7 @@ def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
 
 
 def check_names_agree(name: str, train: GivenPart, val: GivenPart | None, test: GivenPart) -> None:
-    """Raises ConfigError if parts name other classes or domains, or other numbers of classes."""
+    """Raises ConfigError if parts disagree on their number of classes, or in whether they name classes and domains."""
     if val and val.classes and val.classes != train.classes:
         raise ConfigError(f"data {name}: the val part names other classes than the train part")
     if None not in (train.count, test.count) and train.count != test.count and not (train.classes and test.classes):

@@ -5,7 +5,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 
-from fedbench.data.reading.cells import TableRows, stacked_lists, with_clean_texts
+from fedbench.data.reading.cells import TableRows, check_totals, stacked_lists, with_clean_texts
 from fedbench.errors import ConfigError
 from tests.data.reading.test_tables import FRAME, content, decisions, refused
 
@@ -106,3 +106,7 @@ def test_a_row_that_adds_up_the_others_is_asked_about(name):
 def test_a_total_within_the_rows_is_a_text_like_others():
     for texts in (["total", *["owl", "cat"] * 29, "owl"], ["owl", "total"] * 30):
         content(FRAME.assign(b=texts))
+    files = TableRows("data t", [("a", 3), ("b", 3)])
+    check_totals(files, pd.Series(["sum", "owl", "cat", "owl", "cat", "sum"], name="b"))
+    with pytest.raises(ConfigError, match="data t/a, row 3: 'sum' in column b"):
+        check_totals(files, pd.Series(["owl", "cat", "sum", "owl", "cat", "sum"], name="b"))
