@@ -91,7 +91,9 @@ step_sgd = partial(sgd, fused=True, dampening=0, nesterov=False, maximize=False)
 class FlatSGD:
     """SGD by `step_sgd`."""
 
-    def __init__(self, parameters: list[nn.Parameter], lr: float, momentum: float, weight_decay: float) -> None:
+    def __init__(
+        self, parameters: list[nn.Parameter], lr: float, momentum: float = 0.0, weight_decay: float = 0.0
+    ) -> None:
         self.param_groups: list[dict[str, Any]] = [
             dict(params=parameters, lr=lr, momentum=momentum, weight_decay=weight_decay)
         ]
@@ -114,9 +116,16 @@ class FlatAdam:
     Their step asks for a driver of GPUs every time, which takes longer than a step of a small model.
     """
 
-    def __init__(self, parameters: list[nn.Parameter], lr: float, weight_decay: float, decoupled: bool) -> None:
-        usual = torch.optim.Adam(parameters).defaults
-        (self._beta1, self._beta2), self._eps, self._decoupled = usual["betas"], usual["eps"], decoupled
+    def __init__(
+        self,
+        parameters: list[nn.Parameter],
+        lr: float,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        decoupled: bool = False,
+    ) -> None:
+        (self._beta1, self._beta2), self._eps, self._decoupled = betas, eps, decoupled
         self.param_groups: list[dict[str, Any]] = [dict(params=parameters, lr=lr, weight_decay=weight_decay)]
         self.state: dict[Tensor, OptimizerState] = {parameter: {} for parameter in parameters}
 
@@ -146,6 +155,15 @@ class FlatAdam:
             eps=self._eps,
             maximize=False,
         )
+
+
+FLAT_KINDS: dict[Any, Callable[..., Any]] = {
+    torch.optim.SGD: FlatSGD,
+    torch.optim.Adam: FlatAdam,
+    torch.optim.AdamW: partial(FlatAdam, weight_decay=0.01, decoupled=True),
+}
+FLAT_OPTIONS = {"momentum", "weight_decay", "betas", "eps"}
+"""What takes the places of these optimisers with no other options."""
 
 
 class FlatStepper(Stepper):
@@ -304,18 +322,19 @@ def built_in_optimizer(engine: Engine, parameters: list[Any], fit: Fit, steps: i
 
     parameters: or groups of them, in the form of torch.optim; flat: on one vector, in one pass.
     """
-    train, rate = engine.train, rate_of(engine, fit)
+    train = engine.train
+    rule: partial[Any]
     if fit.step.rule is not None:
-        return fit.step.rule(parameters, lr=rate, fused=flat)
-    if engine.optimizer in ("sgd", "module"):
-        momentum = momentum_of(engine, fit, steps)
-        if flat and not shows_optimizer(engine) and not fit.step.parts:
-            return FlatSGD(parameters, rate, momentum, train.weight_decay)
-        return torch.optim.SGD(parameters, rate, momentum=momentum, weight_decay=train.weight_decay, fused=flat)
-    if flat and not shows_optimizer(engine) and not fit.step.parts:
-        return FlatAdam(parameters, rate, train.weight_decay, decoupled=engine.optimizer == "adamw")
-    kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[engine.optimizer]
-    return kind(parameters, rate, weight_decay=train.weight_decay, fused=flat)
+        rule = partial(fit.step.rule)
+    elif engine.optimizer in ("sgd", "module"):
+        rule = partial(torch.optim.SGD, momentum=momentum_of(engine, fit, steps), weight_decay=train.weight_decay)
+    else:
+        kind = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}[engine.optimizer]
+        rule = partial(kind, weight_decay=train.weight_decay)
+    is_flat = flat and not shows_optimizer(engine) and not fit.step.parts
+    if is_flat and rule.func in FLAT_KINDS and rule.keywords.keys() <= FLAT_OPTIONS:
+        return FLAT_KINDS[rule.func](parameters, rate_of(engine, fit), **rule.keywords)
+    return rule(parameters, lr=rate_of(engine, fit), fused=flat)
 
 
 def reuse_key(engine: Engine, fit: Fit, steps: int) -> tuple[str, float] | None:
