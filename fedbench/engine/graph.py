@@ -16,10 +16,10 @@ from torch import Tensor
 
 from fedbench.engine.cursor import Batch, Cursor, Size, gather_batches
 from fedbench.engine.fit import Fit
+from fedbench.engine.flat_optimizers import step_sgd
 from fedbench.engine.graph_stream import GraphStream
 from fedbench.engine.group import Group, StepTensors, as_row
 from fedbench.engine.kind import Kind
-from fedbench.engine.optimizers import step_sgd
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.row_step import UnsupportedFitError
 from fedbench.errors import first_line
