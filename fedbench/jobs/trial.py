@@ -9,8 +9,8 @@ from fedbench.jobs.folder_sync import Supplies
 from fedbench.jobs.job import Job
 from fedbench.jobs.run_job import run_job
 from fedbench.results.events import Evaluation, WatchedEvent
-from fedbench.runtime.machine.allocator import keep_freed_memory
 from fedbench.runtime.machine.gpu import GpuFullError
+from fedbench.runtime.machine.process import prepare_process
 
 AHEAD = 1
 """Number of evaluations that a job may be ahead of Tune."""
@@ -83,7 +83,7 @@ def trainable(tune: Any) -> Any:
         work: BackgroundJob | None = None
 
         def setup(self, config: dict[str, Any], supplies: Supplies | None) -> None:
-            keep_freed_memory()
+            prepare_process()
             self.job, self.supplies = config["job"], supplies
 
         def reset_config(self, new_config: dict[str, Any]) -> bool:

@@ -65,13 +65,13 @@ class HostActor:
         import torch
 
         from fedbench.runtime.host import Host
-        from fedbench.runtime.machine.allocator import keep_freed_memory
+        from fedbench.runtime.machine.process import prepare_process
         from fedbench.runtime.messages.channel import HostEnd
         from fedbench.runtime.resolved import ResolvedRun
 
         status = HostStatus(ray.get_runtime_context().get_node_id(), socket.gethostname())
         torch.set_num_threads(setup.config.train.threads)
-        keep_freed_memory()
+        prepare_process()
         self.end()
         near = status.node == address.node
         try:
