@@ -34,7 +34,7 @@ from fedbench.data.reading.cells import (
     with_float_columns,
 )
 from fedbench.data.reading.images import Item
-from fedbench.data.reading.items import domain_numbers
+from fedbench.data.reading.item_values import domain_numbers
 from fedbench.data.reading.resolution import check_channels, check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import with_one_spelling

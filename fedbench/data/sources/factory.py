@@ -27,7 +27,8 @@ from fedbench.data.fields import Fields
 from fedbench.data.normalisation import Channels
 from fedbench.data.reading.beside import NOTHING, Beside
 from fedbench.data.reading.images import Item, decoded_blocks, remarks_on
-from fedbench.data.reading.items import GivenPart, Keys, checked_target, domain_numbers
+from fedbench.data.reading.item_values import checked_target, domain_numbers
+from fedbench.data.reading.items import GivenPart, Keys
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import SpellingOption, spelling_decision, with_one_spelling
 from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
