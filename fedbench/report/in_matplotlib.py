@@ -5,11 +5,9 @@ without colour. Fonts are embedded as TrueType, which publishers ask for.
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
 from html import unescape
 from io import BytesIO
-from itertools import cycle
 from math import nan
 from pathlib import Path
 from textwrap import fill
@@ -19,13 +17,21 @@ import numpy as np
 import plotly.graph_objects as go
 from matplotlib import rc_context
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator, NullLocator
 
 from fedbench.errors import ConfigError
-from fedbench.report.theme import LIGHT, SOLID
+from fedbench.report.matplotlib_traces import (
+    DASHES,
+    POINTS,
+    TraceLook,
+    colour_of,
+    draw_trace,
+    marks_of,
+    method_of,
+)
+from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import ShownMethods
 from fedbench.results.files import write_atomically
 
@@ -67,14 +73,8 @@ STYLE: dict[Any, Any] = {
 }
 """The salt makes identifiers in an SVG depend on its content only."""
 PICTURES = ("pdf", "svg", "png")
-DASHES = {"solid": "-", "dash": (0, (5, 2)), "dot": (0, (1, 1.5))}
-MARKERS = "osD^vPX<>*"
-MOST_MARKS = 7
-"""Maximum number of markers of a curve."""
 LINE, LETTERS = 0.16, 16
 """Height of a line of the legend in inches; letters per inch."""
-POINTS = 72 / 117
-"""Points per pixel: the 13 pixels of the page's letters are 8 points here."""
 RowLabels = dict[str, int]
 
 
@@ -111,7 +111,7 @@ def in_panels(figures: Sequence[go.Figure], shown: ShownMethods = EVERYTHING, wi
 
 def _legend(axes: Axes, figure: go.Figure, shown: ShownMethods) -> dict[str, Any]:
     """The handles of the legend by name: the methods in their order, or the entries of the page's legend."""
-    if not figure.layout.showlegend and not any(map(_method_of, figure.data)):
+    if not figure.layout.showlegend and not any(map(method_of, figure.data)):
         return {}
     handles, labels = axes.get_legend_handles_labels()
     order = {shown.name(label): rank for rank, label in enumerate(shown.methods or shown.labels)}
@@ -125,12 +125,11 @@ def draw_on(axes: Axes, figure: go.Figure, shown: ShownMethods = EVERYTHING, let
     Returns its number of rows that have names, 0 for an axis of numbers.
     """
     places = {name: _categories(figure, name, shown) for name in ("x", "y")}
-    traces = [trace for trace in figure.data if trace.visible is not False and shown.has(_method_of(trace))]
-    marks = _marks(traces)
+    traces = [trace for trace in figure.data if trace.visible is not False and shown.has(method_of(trace))]
+    marks = marks_of(traces)
     for trace in traces:
         x, y = (_positions(getattr(trace, name), places[name]) for name in ("x", "y"))
-        draw = {"bar": _bars, "heatmap": _cells}.get(trace.type, _scatter)
-        draw(axes, trace, x, y, _TraceLook(shown, marks.get(_method_of(trace)), trace.name, len(places["y"])))
+        draw_trace(axes, trace, x, y, TraceLook(shown, marks.get(method_of(trace)), trace.name, len(places["y"])))
     for shape in figure.layout.shapes:
         _shape(axes, shape)
     for note in figure.layout.annotations:
@@ -165,32 +164,6 @@ def save_picture(figure: Figure, file: Path, kind: str) -> None:
     write_atomically(file, content.getvalue())
 
 
-@dataclass(frozen=True)
-class _TraceLook:
-    """The style of a trace that its own values do not have. name: in the report; rows: of the chart that have names."""
-
-    shown: ShownMethods
-    marker: tuple[str, int] | None
-    name: str | None
-    rows: int
-
-
-def _method_of(trace: Any) -> str:
-    """The method that a trace is of, else an empty text."""
-    return str((trace.meta or {}).get("method", "")) if isinstance(trace.meta, Mapping) else ""
-
-
-def _marks(traces: Sequence[Any]) -> dict[str, tuple[str, int]]:
-    """A marker and its number by method; methods whose lines have dashes, and quiet curves go without."""
-    dashed = {method for trace in traces if (method := _method_of(trace)) and trace.line.dash not in (None, SOLID)}
-    known = dict.fromkeys(
-        method
-        for trace in traces
-        if (method := _method_of(trace)) and trace.line.color != LIGHT["quiet"] and method not in dashed
-    )
-    return {method: (mark, i) for i, (method, mark) in enumerate(zip(known, cycle(MARKERS), strict=False))}
-
-
 def _categories(figure: go.Figure, name: str, shown: ShownMethods) -> RowLabels:
     """The places of the categories of an axis; none for an axis of numbers."""
     axis = getattr(figure.layout, f"{name}axis")
@@ -211,104 +184,13 @@ def _positions(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarra
     return np.array([nan if value is None else value for value in positions], dtype=float)
 
 
-def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
-    if trace.fill == "toself":
-        axes.fill(x, y, facecolor=_colour(trace.fillcolor), edgecolor="none")
-        return
-    modes = (trace.mode or "lines").split("+")
-    label = "_quiet" if trace.showlegend is False or not look.name else look.shown.name(unescape(look.name))
-    if "lines" in modes:
-        axes.plot(x, y, label=label, **_line(trace, len(x), look))
-    if "markers" in modes and (len(x) == 1 or not ("lines" in modes and _method_of(trace))):
-        alone: dict[str, Any] = {} if "lines" in modes else {"label": label}
-        axes.scatter(x, y, zorder=3, clip_on=False, **_dots(trace, len(x)), **alone)
-    if "text" in modes:
-        _write(axes, x, y, [_format_value(trace.texttemplate, "y", value) for value in y])
-
-
-def _line(trace: Any, count: int, look: _TraceLook) -> dict[str, Any]:
-    width = 0.55 * float(trace.line.width or 2.0)
-    style = DASHES[trace.line.dash or "solid"]
-    style_of_line = {"color": _colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
-    if trace.line.shape == "hv":
-        style_of_line["drawstyle"] = "steps-post"
-    if look.marker:
-        mark, number = look.marker
-        step = max(1, count // MOST_MARKS)
-        style_of_line |= {"marker": mark, "ms": 3.6, "mew": 0.5, "mec": "white", "markevery": (number % step, step)}
-    return style_of_line
-
-
-def _dots(trace: Any, count: int) -> dict[str, Any]:
-    """Colours and sizes of markers, as on the page."""
-    marker = trace.marker
-    colours = [marker.color] * count if marker.color is None or isinstance(marker.color, str) else list(marker.color)
-    colours = [_colour(colour or trace.line.color or LIGHT["accent"]) for colour in colours]
-    hollow = str(marker.symbol or "").endswith("-open")
-    faces = ["white" if hollow or colour == (0, 0, 0, 0) else colour for colour in colours]
-    given = [marker.line.color] * count if isinstance(marker.line.color, str) else list(marker.line.color or colours)
-    edges = [_colour(colour) for colour in given]
-    sizes = 7.0 if marker.size is None else marker.size
-    if marker.sizemode == "area":
-        diameters = np.sqrt(np.asarray(sizes, dtype=float) / marker.sizeref) * POINTS
-    else:
-        diameters = np.broadcast_to(np.asarray(sizes, dtype=float) * POINTS, (count,))
-    return {"c": faces, "edgecolors": edges, "s": 0.8 * diameters**2, "linewidths": 0.8}
-
-
-def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
-    """Horizontal bars, stacked on those that are there."""
-    starts = np.zeros(len(y))
-    bar: Any
-    for bar in axes.patches:
-        starts[np.isclose(y, bar.get_y() + bar.get_height() / 2)] += bar.get_width()
-    kept = ~np.isnan(y)
-    height = float(trace.width or 0.6)
-    label = unescape(look.name) if look.name else "_quiet"
-    axes.barh(y[kept], x[kept], height, starts[kept], color=_colour(trace.marker.color), label=label)
-    if trace.texttemplate:
-        for value, row in zip(x[kept], y[kept], strict=True):
-            text = _format_value(trace.texttemplate, "x", value)
-            axes.annotate(text, (value, row), (2, 0), textcoords="offset points", va="center", size=7)
-
-
-def _cells(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: _TraceLook) -> None:
-    """A heat map, with its numbers in the cells or with a bar of colours."""
-    values = np.array([[nan if cell is None else cell for cell in row] for row in trace.z], dtype=float)
-    scale = LinearSegmentedColormap.from_list("fedbench", [(at, colour) for at, colour in trace.colorscale])
-    mesh = axes.pcolormesh(x, y, np.ma.masked_invalid(values), cmap=scale, vmin=trace.zmin, vmax=trace.zmax)
-    mesh.set(edgecolor="white", linewidth=0.6 if look.rows else 0)
-    axes.grid(False)
-    if trace.texttemplate:
-        for (row, column), value in np.ndenumerate(values):
-            if not np.isnan(value):
-                tone = "white" if np.dot(mesh.to_rgba(value)[:3], (0.3, 0.59, 0.11)) < 0.5 else LIGHT["ink"]
-                text = _format_value(trace.texttemplate, "z", value)
-                axes.text(float(x[column]), float(y[row]), text, ha="center", va="center", size=7, color=tone)
-    elif trace.showscale is not False:
-        bar: Any = axes.figure.colorbar(mesh, ax=axes, label=unescape(trace.colorbar.title.text or ""))
-        bar.outline.set_visible(False)
-
-
-def _format_value(template: str | None, name: str, value: float) -> str:
-    """`%{y:.1f}` -> `84.2`."""
-    match = re.match(rf"%\{{{name}:(.*?)\}}", template or "")
-    return "" if np.isnan(value) else format(value, match[1] if match else ".3g")
-
-
-def _write(axes: Axes, x: np.ndarray, y: np.ndarray, texts: Sequence[str]) -> None:
-    for across, up, text in zip(x, y, texts, strict=True):
-        axes.annotate(text, (across, up), (0, 5), textcoords="offset points", ha="center", size=8)
-    axes.margins(y=0.15)
-
-
 def _shape(axes: Axes, shape: Any) -> None:
     """A line across the whole chart, a shaded range, or a frame."""
-    line = {"color": _colour(shape.line.color), "lw": 0.4 * float(shape.line.width or 0)}
+    line = {"color": colour_of(shape.line.color), "lw": 0.4 * float(shape.line.width or 0)}
     if shape.type == "line" and shape.x0 == shape.x1:
         axes.axvline(shape.x0, **line, zorder=1.5)
     elif "domain" in str(shape.yref):
-        axes.axvspan(shape.x0, shape.x1, facecolor=_colour(shape.fillcolor), lw=0)
+        axes.axvspan(shape.x0, shape.x1, facecolor=colour_of(shape.fillcolor), lw=0)
     else:
         size = shape.x1 - shape.x0, shape.y1 - shape.y0
         style = {"ec": line["color"], "lw": line["lw"], "ls": DASHES[shape.line.dash or "solid"]}
@@ -321,7 +203,7 @@ UPRIGHT = {"bottom": "bottom", "top": "top", "middle": "center", None: "center",
 
 def _note(axes: Axes, note: Any, shown: ShownMethods) -> None:
     transform: Any = axes.get_yaxis_transform() if note.xref == "paper" else axes.transData
-    colour = _colour(note.font.color) if note.font.color else LIGHT["ink"]
+    colour = colour_of(note.font.color) if note.font.color else LIGHT["ink"]
     shift = float(note.xshift or {"left": 4, "right": -4}.get(note.xanchor, 0))
     at: dict[str, Any] = {"xytext": (POINTS * shift, 0), "textcoords": "offset points"}
     anchors: dict[str, Any] = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}
@@ -365,11 +247,3 @@ def _axis(axes: Axes, name: str, axis: Any, categories: RowLabels, shown: ShownM
         side.set_label_position("top")
         axes.spines["bottom"].set_visible(False)
         axes.spines["top"].set_visible(bool(axis.title.text))
-
-
-def _colour(text: str | None) -> Any:
-    """A colour of Plotly's as matplotlib takes it: `rgba(31, 119, 180, 0.14)` as numbers from 0 to 1."""
-    if text is None or not text.startswith("rgb"):
-        return text
-    *rgb, alpha = [float(part) for part in text.partition("(")[2].rstrip(")").split(",")]
-    return (*(value / 255 for value in rgb), alpha) if len(rgb) == 3 else tuple(v / 255 for v in (*rgb, alpha))
