@@ -105,13 +105,13 @@ def test_trials_pause_and_go_on_to_the_same_bits(local_ray, tmp_path):
     twin = replace(job, label="the same run to its end", folder=tmp_path / "b")
     run = partial(run_jobs, scratch=tmp_path / "scratch", watch=lambda *event: None)
     found = run([job, twin, replace(twin, pause=None)], trials=2, tune_folder=tmp_path / "tune")
-    assert found[job.name] == Outcome("stopped", "stopped after round 2 of 4")
-    assert found[twin.name] == Outcome("done"), "of a run that is wanted twice the whole"
+    assert found[job.title] == Outcome("stopped", "stopped after round 2 of 4")
+    assert found[replace(twin, pause=None).title] == Outcome("done"), "of a run that is wanted twice the whole"
     assert Records(job.folder).metrics()["round"].max() == 2
     seen = ExperimentAnalysis(str(tmp_path / "tune" / "1")).dataframe()
     assert sorted(seen["round"]) == [2, 4]
     assert list((tmp_path / "tune").rglob("events.out.tfevents*"))
-    assert run([job], trials=1)[job.name].status == "stopped", "nothing is left to do"
+    assert run([job], trials=1)[job.title].status == "stopped", "nothing is left to do"
     assert run([replace(job, pause=None)], trials=1)[job.name] == Outcome("done")
     assert read(job.folder) == read(twin.folder)
 
