@@ -67,11 +67,11 @@ def transpose_factors(module: GraphModule) -> None:
     graph, aten = module.graph, torch.ops.aten
     views = (aten.view.default, aten._unsafe_view.default)
     for node in graph.find_nodes(op="call_function", target=aten.transpose.int):
-        product, shape = node.args[0], node.meta["val"].mT.shape
+        product = node.args[0]
         while product.target in views and len(product.users) == 1:
             product = product.args[0]
-        is_product = product.target == aten.bmm.default and len(product.users) == 1
-        if is_product and set(node.args[1:]) == {1, 2} and product.meta["val"].shape == shape:
+        is_product = product.target == aten.bmm.default and len(product.users) == 1 and set(node.args[1:]) == {1, 2}
+        if is_product and product.meta["val"].mT.shape == node.meta["val"].shape:
             with graph.inserting_before(product):  # before anything changes a factor
                 factors = [graph.call_function(aten.transpose.int, (factor, 1, 2)) for factor in product.args[::-1]]
                 transposed = graph.call_function(aten.bmm.default, tuple(factors))
