@@ -120,7 +120,7 @@ def test_every_number_of_the_shipped_map_is_in_the_parquet():
             if known is None:
                 continue
             shown += 1
-            assert known[1] == f"{100 * scores.mean():.1f}"
+            assert abs(float(known[1]) - 100 * scores.mean()) < 0.05 + 1e-9, "a mean may lie in the middle of two"
             gains = here[(here["against"] == "local") & (here["point"] == field.about(setting)["point"])]
             ends = gains.set_index("quantity")["value"]
             if {"gain", "gain_low", "gain_high"} <= set(ends.index) and "withheld" not in ends[ends == 1].index:
