@@ -40,7 +40,7 @@ class FlatSGD:
 class FlatAdam:
     """Adam, or AdamW if `decoupled`, by the function behind both.
 
-    Their step asks for a driver of GPUs every time, which takes longer than a step of a small model.
+    Their own step looks for a GPU every time, which takes longer than the step of a small model.
     """
 
     def __init__(
@@ -90,4 +90,4 @@ FLAT_KINDS: dict[Any, Callable[..., Any]] = {
     torch.optim.AdamW: partial(FlatAdam, weight_decay=0.01, decoupled=True),
 }
 FLAT_OPTIONS = {"momentum", "weight_decay", "betas", "eps"}
-"""What takes the places of these optimisers with no other options."""
+"""The functions' optimisers by those of torch, and the options with which they take their place."""

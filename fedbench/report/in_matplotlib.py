@@ -26,9 +26,9 @@ from fedbench.report.matplotlib_traces import (
     DASHES,
     POINTS,
     TraceLook,
-    colour_of,
     draw_trace,
     marks_of,
+    matplotlib_colour,
     method_of,
 )
 from fedbench.report.theme import LIGHT
@@ -186,11 +186,11 @@ def _positions(values: Iterable[Any] | None, categories: RowLabels) -> np.ndarra
 
 def _shape(axes: Axes, shape: Any) -> None:
     """A line across the whole chart, a shaded range, or a frame."""
-    line = {"color": colour_of(shape.line.color), "lw": 0.4 * float(shape.line.width or 0)}
+    line = {"color": matplotlib_colour(shape.line.color), "lw": 0.4 * float(shape.line.width or 0)}
     if shape.type == "line" and shape.x0 == shape.x1:
         axes.axvline(shape.x0, **line, zorder=1.5)
     elif "domain" in str(shape.yref):
-        axes.axvspan(shape.x0, shape.x1, facecolor=colour_of(shape.fillcolor), lw=0)
+        axes.axvspan(shape.x0, shape.x1, facecolor=matplotlib_colour(shape.fillcolor), lw=0)
     else:
         size = shape.x1 - shape.x0, shape.y1 - shape.y0
         style = {"ec": line["color"], "lw": line["lw"], "ls": DASHES[shape.line.dash or "solid"]}
@@ -203,7 +203,7 @@ UPRIGHT = {"bottom": "bottom", "top": "top", "middle": "center", None: "center",
 
 def _note(axes: Axes, note: Any, shown: ShownMethods) -> None:
     transform: Any = axes.get_yaxis_transform() if note.xref == "paper" else axes.transData
-    colour = colour_of(note.font.color) if note.font.color else LIGHT["ink"]
+    colour = matplotlib_colour(note.font.color) if note.font.color else LIGHT["ink"]
     shift = float(note.xshift or {"left": 4, "right": -4}.get(note.xanchor, 0))
     at: dict[str, Any] = {"xytext": (POINTS * shift, 0), "textcoords": "offset points"}
     anchors: dict[str, Any] = {"ha": ANCHORS[note.xanchor], "va": UPRIGHT[note.yanchor]}

@@ -57,7 +57,7 @@ def draw_trace(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: Trace
 
 def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: TraceLook) -> None:
     if trace.fill == "toself":
-        axes.fill(x, y, facecolor=colour_of(trace.fillcolor), edgecolor="none")
+        axes.fill(x, y, facecolor=matplotlib_colour(trace.fillcolor), edgecolor="none")
         return
     modes = (trace.mode or "lines").split("+")
     label = "_quiet" if trace.showlegend is False or not look.name else look.shown.name(unescape(look.name))
@@ -73,7 +73,7 @@ def _scatter(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: TraceLo
 def _line(trace: Any, count: int, look: TraceLook) -> dict[str, Any]:
     width = 0.55 * float(trace.line.width or 2.0)
     style = DASHES[trace.line.dash or "solid"]
-    style_of_line = {"color": colour_of(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
+    style_of_line = {"color": matplotlib_colour(trace.line.color), "lw": width, "ls": style, "solid_capstyle": "butt"}
     if trace.line.shape == "hv":
         style_of_line["drawstyle"] = "steps-post"
     if look.marker:
@@ -87,11 +87,11 @@ def _dots(trace: Any, count: int) -> dict[str, Any]:
     """Colours and sizes of markers, as on the page."""
     marker = trace.marker
     colours = [marker.color] * count if marker.color is None or isinstance(marker.color, str) else list(marker.color)
-    colours = [colour_of(colour or trace.line.color or LIGHT["accent"]) for colour in colours]
+    colours = [matplotlib_colour(colour or trace.line.color or LIGHT["accent"]) for colour in colours]
     hollow = str(marker.symbol or "").endswith("-open")
     faces = ["white" if hollow or colour == (0, 0, 0, 0) else colour for colour in colours]
     given = [marker.line.color] * count if isinstance(marker.line.color, str) else list(marker.line.color or colours)
-    edges = [colour_of(colour) for colour in given]
+    edges = [matplotlib_colour(colour) for colour in given]
     sizes = 7.0 if marker.size is None else marker.size
     if marker.sizemode == "area":
         diameters = np.sqrt(np.asarray(sizes, dtype=float) / marker.sizeref) * POINTS
@@ -109,7 +109,7 @@ def _bars(axes: Axes, trace: Any, x: np.ndarray, y: np.ndarray, look: TraceLook)
     kept = ~np.isnan(y)
     height = float(trace.width or 0.6)
     label = unescape(look.name) if look.name else "_quiet"
-    axes.barh(y[kept], x[kept], height, starts[kept], color=colour_of(trace.marker.color), label=label)
+    axes.barh(y[kept], x[kept], height, starts[kept], color=matplotlib_colour(trace.marker.color), label=label)
     if trace.texttemplate:
         for value, row in zip(x[kept], y[kept], strict=True):
             text = _format_value(trace.texttemplate, "x", value)
@@ -146,7 +146,7 @@ def _write(axes: Axes, x: np.ndarray, y: np.ndarray, texts: Sequence[str]) -> No
     axes.margins(y=0.15)
 
 
-def colour_of(text: str | None) -> Any:
+def matplotlib_colour(text: str | None) -> Any:
     """A colour of Plotly's as matplotlib takes it: `rgba(31, 119, 180, 0.14)` as numbers from 0 to 1."""
     if text is None or not text.startswith("rgb"):
         return text

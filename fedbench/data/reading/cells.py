@@ -31,7 +31,7 @@ from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
 TOTAL = re.compile(r"((grand |sub-?)?totals?|sum|mean|average|gesamt|summe)", re.IGNORECASE)
-"""Texts in a row below a table that adds up the others."""
+"""Texts in a row at the end of a table that sums up the others."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
 
@@ -207,8 +207,8 @@ def check_totals(rows: TableRows, column: pd.Series) -> None:
                 rows.place(last),
                 f"{text!r} in column {column.name}, in the last row",
                 {
-                    "leave this row out": "a total of the others",
-                    f"--data.categories {column.name}": "a text like others",
+                    "leave this row out": "a summary of the other rows",
+                    f"--data.categories {column.name}": "a row like the others",
                 },
             )
 

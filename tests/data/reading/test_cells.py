@@ -94,11 +94,11 @@ def test_a_minus_beside_a_plus_is_a_name():
 
 
 @pytest.mark.parametrize("name", ["b", "label", "user"])
-def test_a_row_that_adds_up_the_others_is_asked_about(name):
+def test_a_row_that_sums_up_the_others_is_asked_about(name):
     table = FRAME.assign(**{name: ["owl", "cat"] * 29 + ["owl", "Total"]})
     assert refused(table) == (
-        f"data t, row 60: 'Total' in column {name}, in the last row: a total of the others (leave this row out) or a "
-        f"text like others (--data.categories {name})?"
+        f"data t, row 60: 'Total' in column {name}, in the last row: a summary of the other rows (leave this row "
+        f"out) or a row like the others (--data.categories {name})?"
     )
     content(table, categories=[name])
 
