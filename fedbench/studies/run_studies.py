@@ -17,7 +17,9 @@ from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_state
 from fedbench.jobs.gpu_shares import GpuShares
 from fedbench.jobs.job import Job, Outcome
-from fedbench.jobs.schedule import check_room, has_ended, ray_for, run_jobs
+from fedbench.jobs.pending import has_ended
+from fedbench.jobs.schedule import run_jobs
+from fedbench.jobs.trial_resources import check_room, ray_for
 from fedbench.jobs.tune_callbacks import JobProgress
 from fedbench.results.plan import study_name
 from fedbench.results.remarks import with_label

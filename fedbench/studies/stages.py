@@ -51,7 +51,7 @@ class Stages:
         return {**vars(self), "_progress": None}
 
     def _start_stage(self, stage: str, count: int) -> None:
-        from fedbench.jobs.schedule import describe_cluster
+        from fedbench.jobs.trial_resources import describe_cluster
 
         self.stop()
         is_first, self._stage = self._stage is None, stage

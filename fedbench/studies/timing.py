@@ -10,7 +10,7 @@ from fedbench.config import Config
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import JOBS
 from fedbench.jobs.resolve import choose_hosts, this_machine
-from fedbench.jobs.schedule import need_of, needs_ray
+from fedbench.jobs.trial_resources import need_of, needs_ray
 from fedbench.processor import cores
 from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, Plan, is_study

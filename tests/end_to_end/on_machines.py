@@ -11,7 +11,8 @@ from fedbench.config import Config
 from fedbench.data.prepared import PreparedDataset
 from fedbench.jobs.job import Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import bundles, run_jobs
+from fedbench.jobs.schedule import run_jobs
+from fedbench.jobs.trial_resources import bundles
 from fedbench.results.events import Evaluation, Event, Remark
 from fedbench.runtime.drive import drive
 from fedbench.runtime.ray import cluster

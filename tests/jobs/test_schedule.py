@@ -1,4 +1,4 @@
-"""Jobs side by side: what each reserves, and what is told of those that are done, that fail or that never fit."""
+"""Jobs side by side: what is told of those that are done or fail, and what follows from them."""
 
 from dataclasses import replace
 from functools import partial
@@ -8,27 +8,14 @@ import pytest
 from ray.exceptions import OutOfMemoryError
 from ray.tune import ExperimentAnalysis
 
-from fedbench.config import Config
 from fedbench.errors import ConfigError
 from fedbench.jobs.job import ERROR, Job, Outcome
 from fedbench.jobs.resolve import resolve
-from fedbench.jobs.schedule import OUT_OF_MEMORY, bundles, ray_for, run_jobs, run_queue, to_begin
+from fedbench.jobs.schedule import OUT_OF_MEMORY, run_jobs, run_queue
+from fedbench.jobs.trial_resources import ray_for
 from fedbench.results.reader import Records
 from fedbench.studies.run import run
 from tests.runtime.rounds import play, read, small
-
-
-@pytest.mark.parametrize(
-    ("resources", "reserved"),
-    [
-        ({"hosts": 0}, [{"CPU": 1.0}]),
-        ({"hosts": 0, "gpus_per_host": 0.5}, [{"CPU": 1.0, "GPU": 0.5}]),
-        ({"hosts": 2, "cpus_per_host": 3}, [{}, {"CPU": 3.0}, {"CPU": 3.0}]),
-        ({"hosts": 1, "gpus_per_host": 0.25}, [{}, {"CPU": 1.0, "GPU": 0.25}]),
-    ],
-)
-def test_a_trial_reserves_what_its_hosts_need_and_nothing_for_its_driver(resources, reserved):
-    assert bundles(Config(resources={"gpus_per_host": 0, **resources})) == reserved
 
 
 def test_what_is_done_is_told_and_not_done_again(tmp_path):
@@ -39,13 +26,6 @@ def test_what_is_done_is_told_and_not_done_again(tmp_path):
     assert found == {job.name: Outcome("done")}
     assert told == [(found, {})]
     assert not (tmp_path / "scratch").exists()
-
-
-def test_a_trial_that_can_never_fit_is_refused(local_ray):
-    asked = small(resources={"hosts": 99, "gpus_per_host": 0})
-    refusal = r"resources: one trial needs 99 CPU \(99 hosts\), there are 6: lower --hosts"
-    with pytest.raises(ConfigError, match=refusal), ray_for(asked, None):
-        pass
 
 
 @pytest.mark.parametrize("trials", [1, 2])
@@ -123,22 +103,6 @@ def test_further_jobs_are_asked_for_when_there_is_room(tmp_path):
     assert found == {job.name: Outcome("done") for job in jobs[:2]}
     found = run_jobs(jobs, tmp_path / "scratch", 1, lambda *event: None)
     assert found == {job.name: Outcome("done") for job in jobs}
-
-
-def test_a_run_that_is_wanted_twice_is_in_work_once(tmp_path, monkeypatch):
-    config, statuses = resolve(small(rounds=4)).config, dict[str, str]()
-    monkeypatch.setattr(Job, "outcome", lambda job: Outcome(statuses.get(job.label, "missing")))
-    first, other = Job(config, tmp_path / "a", "first", pause=2), Job(config, tmp_path / "b", "other")
-    whole, begun = replace(first, label="whole", pause=None), {}
-    assert to_begin([first, other, whole], begun, set()) == ([whole, other], []), "the whole includes a part"
-    assert to_begin([first], begun, {first.folder}) == ([], [first])
-    statuses["whole"] = "failed"
-    assert to_begin([first, other], begun, set()) == ([other], []), "what fails is not tried again"
-    statuses |= {"first": "stopped", "whole": "missing"}
-    assert to_begin([whole], begun, {first.folder}) == ([], [whole]), "its process still writes its checkpoint"
-    assert to_begin([whole], begun, set()) == ([whole], []), "what has stopped goes on"
-    statuses["whole"] = "done"
-    assert to_begin([first, whole], begun, set()) == ([], [])
 
 
 def test_what_is_done_is_checked_whenever_it_comes(tmp_path):

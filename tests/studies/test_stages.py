@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from fedbench.config import Config
-from fedbench.jobs.schedule import Outcome
+from fedbench.jobs.job import Outcome
 from fedbench.runtime.ray import cluster
 from fedbench.studies.run import run
 from fedbench.studies.stages import Stages, title
