@@ -20,8 +20,9 @@ import numpy as np
 from scipy import special
 
 from fedbench.config.tuning import LOOKS
+from fedbench.results.look import Look
 from fedbench.results.plan import Plan
-from fedbench.results.rotations import DIGITS, ROTATIONS, RotatedScores
+from fedbench.results.rotations import ROTATIONS
 from fedbench.results.sample_error import Deviations, sample_variances
 from fedbench.results.tables import BASELINE, LAST, FinalScores
 from fedbench.results.verdict import Bound, Verdict, relation_of_interval
@@ -34,8 +35,6 @@ GIVING_UP_FROM = 12
 """Seeds from which on a question is given up that the maximum would hardly decide."""
 LEAST_CHANCE = 0.2
 """Chance of a decision below which it is given up."""
-OUTLYING = 5.0
-"""Median absolute deviations from the median beyond which a seed is an outlier."""
 
 Ending = Literal["winner", "tie", "within", "open"]
 
@@ -121,7 +120,7 @@ def judge(
             test.needs = dict.fromkeys(running, n)
             return test
         added = None if samples is None else sample_variances([samples[method][:n] for method in running])
-        look = _Look(np.array([scores[method][:n] for method in running]).T, running, rotations, added)
+        look = Look(np.array([scores[method][:n] for method in running]).T, running, rotations, added)
         _judge_look(test, look, rules, level, baseline)
         test.look = n
         test.seeds |= dict.fromkeys(running, n)
@@ -139,67 +138,7 @@ def _running(test: SequentialTest, baseline: str) -> list[str]:
     return [method for method in dict.fromkeys(order) if method in active]
 
 
-class _Look:
-    """Scores after a look, with the intervals of their paired differences.
-
-    added: what the choice of test samples adds to the variances of all differences, `[K, K]`, or None.
-    """
-
-    def __init__(
-        self, scores: np.ndarray, running: Sequence[str], rotations: int, added: np.ndarray | None = None
-    ) -> None:
-        self.added = np.zeros((len(running), len(running))) if added is None else added
-        self.rotated, self.seeds = RotatedScores(scores, rotations, self.added), len(scores)
-        self.place = {method: number for number, method in enumerate(running)}
-        self._kept_means, kept_errors = _without_outliers(self.rotated.scores)
-        self._kept_errors = np.sqrt(kept_errors**2 + self.added)
-
-    def critical(self, of: Sequence[str], minus: str, level: float, two_sided: bool) -> float:
-        return self.rotated.critical([self.place[method] for method in of], self.place[minus], level, two_sided)
-
-    def mean(self, method: str) -> float:
-        return float(self.rotated.means[self.place[method]])
-
-    def bound(self, of: str, minus: str, critical: float) -> Bound:
-        one, other = self.place[of], self.place[minus]
-        mean, error = self.rotated.means[one] - self.rotated.means[other], self.rotated.errors[one, other]
-        mean, half = round(float(mean), DIGITS), critical * float(error)
-        return Bound(mean, mean - half, mean + half, float(error), self.seeds, float(np.sqrt(self.added[one, other])))
-
-    def cautious(self, of: str, minus: str, critical: float) -> Bound:
-        """A bound that is wide enough to hold the interval without outlying seeds as well."""
-        plain, pair = self.bound(of, minus, critical), (self.place[of], self.place[minus])
-        mean, half = float(self._kept_means[pair]), critical * float(self._kept_errors[pair])
-        return replace(plain, low=min(plain.low, mean - half), high=max(plain.high, mean + half))
-
-    def leads(self, critical: Mapping[str, float]) -> tuple[np.ndarray, np.ndarray]:
-        """How far methods (rows) are ahead of others (columns) at the least, the second time cautiously.
-
-        critical: of every method's own family.
-        """
-        block, each = np.ix_(*2 * [[self.place[method] for method in critical]]), np.array([*critical.values()])
-        gaps = np.round(self.rotated.means[:, None] - self.rotated.means, DIGITS)
-        plain = gaps[block] - each * self.rotated.errors[block]
-        np.fill_diagonal(plain, -np.inf)
-        return plain, np.minimum(plain, self._kept_means[block] - each * self._kept_errors[block])
-
-
-def _without_outliers(scores: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Means and standard errors `[K, K]` of paired differences without the seeds that lie far from the others.
-
-    Those of all seeds if none does, or if more than half of the seeds show the same difference.
-    """
-    values = scores[:, :, None] - scores[:, None, :]
-    away = np.abs(values - np.median(values, axis=0))
-    typical = np.median(away, axis=0)
-    kept = (away <= OUTLYING * typical) | (typical == 0)
-    count = kept.sum(0)
-    means = (values * kept).sum(0) / count
-    squares = (kept * (values - means) ** 2).sum(0)
-    return means, np.sqrt(squares / (count - 1) / count)
-
-
-def _judge_look(test: SequentialTest, look: _Look, rules: Rules, level: float, baseline: str) -> None:
+def _judge_look(test: SequentialTest, look: Look, rules: Rules, level: float, baseline: str) -> None:
     methods = [method for method in test.undecided if method in look.place and method not in test.given_up]
     if methods:
         _look_over_local(test, look, methods, rules, level, baseline)
@@ -209,7 +148,7 @@ def _judge_look(test: SequentialTest, look: _Look, rules: Rules, level: float, b
 
 
 def _look_over_local(
-    test: SequentialTest, look: _Look, methods: Sequence[str], rules: Rules, level: float, baseline: str
+    test: SequentialTest, look: Look, methods: Sequence[str], rules: Rules, level: float, baseline: str
 ) -> None:
     # Those given up keep their share of the level, because which ones they are depends on the scores.
     family = len(test.undecided)
@@ -233,7 +172,7 @@ def _look_over_local(
                     test.given_up[method] = chance
 
 
-def _look_for_best(test: SequentialTest, look: _Look, level: float) -> None:
+def _look_for_best(test: SequentialTest, look: Look, level: float) -> None:
     """Takes out whom another candidate beats.
 
     Every candidate is compared with all others by a family of its own, one-sided. Only the family of the method that is
