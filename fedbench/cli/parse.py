@@ -4,7 +4,7 @@ import logging
 from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from fedbench.aggregation.rules import AGGREGATORS
 from fedbench.cache_folder import root
@@ -62,21 +62,34 @@ def parse(
     check_extras(config)
     check(config, args)
     args.question = question_of(prog, config, args)
-    if (known := args.question.known()) is not None:
-        if not args.print_config:
-            log.info("finished before, and nothing has changed since")
-        print(known)
-        raise PrintedExit(OK)
+    _print_known_answer(args)
     loading()
     if args.print_config:
-        given = flat(config.given()).keys()
-        shown, lines = preview(config, args)
-        text = config_text(shown, args.tuning, given & flat(shown.given()).keys())
-        text = "\n".join([text, *(f"# {line}" for line in lines)])
-        args.question.keep(text, [(config.out or Path("results")).absolute(), *decoded()])
-        print(text)
-        raise PrintedExit(OK)
+        _print_config(config, args, preview)
     return config, args
+
+
+def _print_known_answer(args: Namespace) -> None:
+    """Prints the answer of a study that is finished, or the configuration, and exits; nothing if it is not known."""
+    if (known := args.question.known()) is None:
+        return
+    if not args.print_config:
+        log.info("finished before, and nothing has changed since")
+    print(known)
+    raise PrintedExit(OK)
+
+
+def _print_config(
+    config: Config, args: Namespace, preview: Callable[[Config, Namespace], tuple[Config, Iterable[str]]]
+) -> NoReturn:
+    """Prints the configuration with the lines of a preview, keeps it as an answer, and exits."""
+    given = flat(config.given()).keys()
+    shown, lines = preview(config, args)
+    text = config_text(shown, args.tuning, given & flat(shown.given()).keys())
+    text = "\n".join([text, *(f"# {line}" for line in lines)])
+    args.question.keep(text, [(config.out or Path("results")).absolute(), *decoded()])
+    print(text)
+    raise PrintedExit(OK)
 
 
 def question_of(prog: str, config: Config, args: Namespace) -> Question:

@@ -123,6 +123,22 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
         flush_to_disk(file)
     if tally.rows != rows:
         raise ConfigError(f"data {source.name}: {tally.rows} samples were read, {rows} were announced")
+    targets, domain_names = write_beside_samples(tally, folder)
+    remarks = list[str]()
+    if tally.kind == "feature" and not content.table:  # a table asks
+        remarks += sentinel_remarks(np.load(folder / "samples.npy", mmap_mode="r"), "feature")
+    meta = {**describe_cache(source, tally, targets, domain_names, remarks), KEY: checksums(folder, ARRAYS)}
+    with (folder / META).open("w") as text:
+        json.dump(with_own_checksum(meta, META), text, indent=1)
+        flush_to_disk(text)
+
+
+def write_beside_samples(tally: Tally, folder: Path) -> tuple[Targets, tuple[str, ...]]:
+    """Writes targets, domains, equal rows and what else has a value for each row.
+
+    Returns the targets and the names of the domains. Raises ConfigError.
+    """
+    content = tally.content
     targets, names = content.read_targets(np.concatenate(tally.targets)), content.domain_names
     save_array(folder / "targets.npy", targets.values)
     tally.digest.update(targets.values.tobytes())
@@ -137,13 +153,7 @@ def write_decoded(source: Source, content: Content, folder: Path, progress: OnPr
     for name, values in sorted(content.beside().items()):
         save_array(folder / f"{name}.npy", values)
         tally.digest.update(values.tobytes())
-    remarks = list[str]()
-    if tally.kind == "feature" and not content.table:  # a table asks
-        remarks += sentinel_remarks(np.load(folder / "samples.npy", mmap_mode="r"), "feature")
-    meta = {**describe_cache(source, tally, targets, names, remarks), KEY: checksums(folder, ARRAYS)}
-    with (folder / META).open("w") as text:
-        json.dump(with_own_checksum(meta, META), text, indent=1)
-        flush_to_disk(text)
+    return targets, names
 
 
 def check_block(name: str, block: Block, samples: np.ndarray, tally: Tally) -> None:

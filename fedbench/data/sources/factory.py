@@ -160,6 +160,36 @@ def check_names_agree(name: str, train: GivenPart, val: GivenPart | None, test: 
         raise ConfigError(f"data {name}: one part names its `domains`, and the other does not; name those of both")
 
 
+class ItemStream:
+    """The items of parts one after another, with checked targets. What stands beside an item is kept meanwhile."""
+
+    def __init__(self, name: str, parts: Sequence[GivenPart]) -> None:
+        self.name, self.parts = name, parts
+        self._first = parts[0].item(0)
+        self._target = checked_target(self._first, None)
+        self._beside: list[tuple[Any, Any]] = []
+
+    def __iter__(self) -> Iterator[Item]:
+        """Raises ConfigError for an item that is unlike the first."""
+        without = self._first.domain is None
+        for part in self.parts:
+            for index in range(len(part)):
+                item = part.item(index)
+                if (item.domain is None) != without:
+                    raise ConfigError(
+                        f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
+                        "one with every sample, or leave such samples out"
+                    )
+                self._beside.append(item.beside)
+                yield item._replace(label=checked_target(item, self._target))
+
+    def arrays_beside(self) -> dict[str, np.ndarray]:
+        """The groups and the order of all items, by name, once they have been read."""
+        groups, order = zip(*self._beside, strict=True)
+        keys = self.parts[0].keys.beside
+        return keys.arrays(None if groups[0] is None else groups, order, f"data {self.name}")
+
+
 def read(
     config: DataConfig,
     parts: dict[str, GivenPart],
@@ -173,31 +203,12 @@ def read(
     ordered = [part for part in (train, val, parts.get("test")) if part is not None]
     check_names_agree(config.name, train, val, test)
     third = len(train) if train.has_third_values() else 0
-    one, beside = train.item(0), list[tuple[Any, Any]]()
-    first = checked_target(one, None)
-
-    def items() -> Iterator[Item]:
-        for part in ordered:
-            for index in range(len(part)):
-                item = part.item(index)
-                if (item.domain is None) != (one.domain is None):
-                    raise ConfigError(
-                        f"{item.where}: it has {'no' if item.domain is None else 'a'} domain, unlike the first; bring "
-                        "one with every sample, or leave such samples out"
-                    )
-                beside.append(item.beside)
-                yield item._replace(label=checked_target(item, first))
-
-    def arrays() -> dict[str, np.ndarray]:
-        keys = train.keys.beside
-        groups, order = zip(*beside, strict=True)
-        return keys.arrays(None if groups[0] is None else groups, order, f"data {config.name}")
-
-    rows = len(train) + len(val or ())
+    users = (*train.domains, *(name for name in test.domains if name not in train.domains))
+    items = ItemStream(config.name, ordered)
     return Content(
-        rows,
+        len(train) + len(val or ()),
         0 if whole else len(test),
-        decoded_blocks(items(), reader, "sample"),
+        decoded_blocks(iter(items), reader, "sample"),
         kind=reader.kind,
         channels=getattr(reader, "constants", "first"),
         decisions=lambda targets: reader.decisions,
@@ -206,16 +217,10 @@ def read(
         warnings=reader.remarks,
         val=len(val or ()),
         targets=partial(targets_of_parts, config, ordered, reading),
-        domains=partial(
-            users_of_parts,
-            config,
-            (*train.domains, *(n for n in test.domains if n not in train.domains)),
-            reading,
-            third,
-        ),
+        domains=partial(users_of_parts, config, users, reading, third),
         remarks=partial(remarks_on, reader.transparent),
         one_part=whole,
-        beside=arrays,
+        beside=items.arrays_beside,
     )
 
 
