@@ -54,7 +54,7 @@ def main(argv: list[str]) -> int:
     if later := newcomers_text(study.newcomers, study.metric):
         lines.append(f"\n{later}\n")
     best = ", ".join(f"{key}={yaml_value(value)}" for key, value in result.best.items()) or "the defaults"
-    lines += [answer(survey), *notes(survey), f"best:    {best}", *trial_remarks(study.plan)]
+    lines += [answer(survey), *notes(survey), f"best candidate of {study.method}: {best}", *trial_remarks(study.plan)]
     return print_result(args, lines, result, FAILED if study.failures else OK)
 
 

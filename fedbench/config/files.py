@@ -66,12 +66,27 @@ def write_yaml(path: Path, tree: dict[str, Any]) -> None:
         raise ConfigError(f"{path}: cannot be written ({error.strerror})") from None
 
 
+NONE = ("", "~", "null")
+"""How YAML writes none, in lower case."""
+
+
 def parse_value(text: str) -> Any:
-    """Parses a command-line value as YAML. Raises ConfigError."""
+    """Parses a command-line value as YAML in one line; what is none there, or would be a comment, is text.
+
+    Raises ConfigError for brackets, braces and quotes that do not close.
+    """
+    text = text.strip()
+    opened = text.startswith(("[", "{", '"', "'"))
+    if not opened and "#" in text:
+        return text
     try:
-        return _load(text)
+        value = _load(text)
     except yaml.YAMLError as error:
+        if not opened:
+            return text
         raise ConfigError(f"{text!r} is not a value in YAML ({first_line(error)})") from None
+    is_none = value is None and text.casefold() not in NONE
+    return text if not opened and (is_none or isinstance(value, dict | list)) else value
 
 
 def load_yaml(path: str | Path) -> dict[str, Any]:

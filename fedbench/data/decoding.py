@@ -92,7 +92,7 @@ class Tally:
         self.shape, self.dtype = (content.train + content.test, *samples.shape[1:]), samples.dtype
         usual = "image" if samples.dtype == np.uint8 else "token" if samples.dtype.kind in "iu" else "feature"
         self.kind = content.kind or usual
-        self.copies = Copies(content.train)
+        self.copies = Copies(content.train - content.val, content.val)
         if content.kind != "fields":
             self.moments = moments_of(samples, content.categories, content.columns, content.numbers, content.channels)
 

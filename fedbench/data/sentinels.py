@@ -7,7 +7,10 @@ import numpy as np
 
 from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
 
-SENTINELS = (-99, -999, -9999, -99999, 99, 999, 9999, 99999)
+SENTINELS = (
+    *(-99, -999, -9999, -99999, -999.25, -9999.25, -32768),
+    *(77, 88, 97, 98, 99, 777, 888, 997, 998, 999, 7777, 8888, 9997, 9998, 9999, 99999),
+)
 SENTINEL_RANGES = 2
 """They do if they stand in several rows, farther from all other numbers than so many times the range of these."""
 
@@ -18,9 +21,9 @@ def sentinel_text(numbers: np.ndarray) -> str:
     for number in (numbers.min(initial=np.inf), numbers.max(initial=-np.inf)):
         if number not in SENTINELS:
             continue
-        others = numbers[numbers != number]
+        others = numbers[~np.isin(numbers, SENTINELS)]
         least, greatest = others.min(initial=np.inf), others.max(initial=-np.inf)
-        count, distance = len(numbers) - len(others), max(least - number, number - greatest)
+        count, distance = int((numbers == number).sum()), max(least - number, number - greatest)
         if count > 1 and least < greatest and distance > SENTINEL_RANGES * (greatest - least):
             return f"{number:g} in {count} rows, and {least:g} to {greatest:g} otherwise"
     return ""

@@ -15,8 +15,12 @@ from fedbench.errors import ConfigError, as_config_error
 from fedbench.module import seeds
 from fedbench.module.hooks import misspelt_hooks, tested_by
 from fedbench.module.inputs import inputs_of
+from fedbench.module.weights import Weights
 from fedbench.tasks import TASKS
 from fedbench.tasks.task import check_score
+
+WEIGHT_FACTORS = (1.0, -1.0, 20.0, -20.0)
+"""By which weights are multiplied to see whether outputs are bounded."""
 
 
 def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
@@ -38,12 +42,44 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(trial=True)))
     learner.ledger.clear()
-    if not learner.task.classes or not _are_probabilities(outputs_of(output)):
+    if learner.task.bit_logits and is_bounded(learner, x):
+        raise ConfigError(
+            f"model {name}: forward(x) returns numbers between 0 and 1 whatever its weights are, such as those of a "
+            f"sigmoid; task {learner.task.name} takes outputs for logits, and above 0 for a 1: return what stands "
+            "before the sigmoid, and train with binary_cross_entropy_with_logits"
+        )
+    return output_remarks(learner, data)
+
+
+def output_remarks(learner: Learner, data: Batches) -> list[str]:
+    """What is to be said of a model's outputs for two samples."""
+    if not learner.task.classes or not _are_probabilities(outputs_on(learner, learner.initial(), first_of(data, 2))):
         return []
     return [
-        f"model {name}: forward(x) returns probabilities, which add up to 1: the reported loss takes them for scores "
-        "before the softmax; return those"
+        f"model {type(learner.module).__name__}: forward(x) returns probabilities, which add up to 1: the reported "
+        "loss takes them for scores before the softmax; return those"
     ]
+
+
+def first_of(data: Batches, count: int) -> Tensor:
+    """The inputs of the first samples."""
+    return data.batch(torch.arange(min(count, len(data))))[0]
+
+
+def outputs_on(learner: Learner, weights: Weights, x: Tensor) -> object:
+    """The outputs of a model with these weights."""
+    with learner.evaluator.evaluating(weights), torch.no_grad(), learner.flat.autocast():
+        return outputs_of(learner.flat.module(x.to(learner.device)))
+
+
+def is_bounded(learner: Learner, x: Tensor) -> bool:
+    """Whether outputs lie in [0, 1] with any weights, and not all at 0: those of a linear layer leave it."""
+    start = learner.initial()
+    for factor in WEIGHT_FACTORS:
+        outputs = outputs_on(learner, start.replace(params=start.params * factor), x)
+        if not isinstance(outputs, Tensor) or not bool(((outputs >= 0) & (outputs <= 1)).all()) or not outputs.any():
+            return False
+    return True
 
 
 def _are_probabilities(scores: object) -> bool:

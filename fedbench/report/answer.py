@@ -19,7 +19,7 @@ from fedbench.results.contrasts import Contrast
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import LEAST_SEEDS, Interval
 from fedbench.results.tables import BASELINE
-from fedbench.results.verdict import Verdict
+from fedbench.results.verdict import Verdict, is_by_chance
 from fedbench.tasks import Metric
 
 
@@ -116,7 +116,8 @@ def gain_text(metric: Metric, gain: Interval, verdict: Verdict) -> str:
     if verdict.sign:
         return f"{text} {between}: collaboration {'helped' if verdict.sign > 0 else 'did not help'}."
     count = plural(gain.seeds, "seed")
-    return f"{text} {between}; the interval includes 0, so with {count} it is undecided whether collaboration helped."
+    why = "all seeds show the same" if is_by_chance(gain) else "the interval includes 0"
+    return f"{text} {between}; {why}, so with {count} it is undecided whether collaboration helped."
 
 
 def undecidable(seeds: int) -> str:
@@ -134,6 +135,10 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     first_rival = rivals[0].behind if rivals else None
     if not isinstance(first_rival, Contrast):
         return f"{reached}; there is nothing to compare it with{'' if study.failed_methods else ' yet'}."
+    if (ahead_of_it := next((row.behind for row in rivals if is_behind(row)), None)) is not None:
+        mean = f"{reached}, the best mean of {len(rivals) + 1} methods"
+        assert isinstance(ahead_of_it, Contrast)
+        return f"{mean}, but over the seeds of both it is {lead(study.metric, ahead_of_it)}, so no winner is named."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, first_rival)}"
     seeds = len(first.score.values)
     if seeds < LEAST_SEEDS:
@@ -144,6 +149,11 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     if doubt := doubts_of_lead(study, first.label, [row.label for row in rivals]):
         return f"{ahead}; but {doubt}, so no winner is named."
     return f"{ahead}: it is the best of them on this data."
+
+
+def is_behind(row: LeaderboardRow) -> bool:
+    """Whether the first method is behind this one over the seeds that both have."""
+    return row.behind is not None and (row.behind.interval.mean or 0) < 0
 
 
 def best_for_sure(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
@@ -160,7 +170,7 @@ def ahead_of_all(study: Study, rows: Sequence[LeaderboardRow]) -> str | None:
         return None
     if study.sequential_test is not None:
         return study.sequential_test.leader if study.sequential_test.ending == "winner" else None
-    is_ahead = all(row.behind is not None and row.behind.sign for row in rivals)
+    is_ahead = all(row.behind is not None and row.behind.sign > 0 for row in rivals)
     return rows[0].label if is_ahead else None
 
 
@@ -186,8 +196,9 @@ def lead(metric: Metric, contrast: Contrast) -> str:
 def sequential_answer(study: Study, test: SequentialTest) -> str:
     """The answer in one sentence."""
     if test.leader is None:
-        return "No method has been evaluated yet."
+        return "Every method failed." if study.failed_methods else "No method has been evaluated yet."
     leader, rest, margin = test.leader, test.candidates[1:], margin_text(study)
+    factor = study.metric.factor
     if not test.look and not test.needs:
         return f"Nothing can be decided: there is no run to compare {leader} with."
     if not test.look:
@@ -196,15 +207,20 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
     seeds = plural(test.seeds[leader], "seed")
     if test.ending is None:
         return f"Not decided after {seeds}: {reached}, and {join_words(rest)} may still be the best."
+    doubt = doubt_of_winner(study, test)
     if test.ending == "winner":
-        if doubt := doubt_of_winner(study, test):
+        if not test.out:
+            return f"{reached}; there is nothing to compare it with{f', because {doubt}' if doubt else ''}."
+        if doubt:
             return f"{reached} and beats all others, decided after {seeds}; but {doubt}, so no winner is named."
         return f"{reached}: it is the best, decided after {seeds}."
+    but = f"; but {doubt}" if doubt else ""
     if test.ending == "tie":
-        return f"{reached}; equal to it within {margin}: {join_words(rest)}, decided after {seeds}."
+        return f"{reached}; equal to it within {margin}: {join_words(rest)}, decided after {seeds}{but}."
     if test.ending == "within":
-        return f"{reached} and is best or within {margin} of the best; {join_words(rest)} may be better ({seeds})."
-    return f"Undecided: {reached}, but {join_words(rest)} may be better by {margin} or more ({seeds})."
+        return f"{reached} and is best or within {margin} of the best; {join_words(rest)} may be better ({seeds}){but}."
+    far = [label for label in rest if test.behind[label].high >= (study.plan.stopping_rule or {})["margin"] / factor]
+    return f"Undecided: {reached}, but {join_words(far or rest)} may be better by {margin} or more ({seeds})."
 
 
 def settings_answer(survey: SettingsStudy) -> str:
@@ -244,7 +260,7 @@ def _setting_answer(study: Study, test: SequentialTest) -> str:
         doubt = doubt_of_winner(study, test)
         return f"in {{}} {leader} beats all others, but {doubt}" if doubt else f"in {{}} {leader} is the best"
     if test.ending == "tie":
-        return f"in {{}} {leader} is the best, equal to it within {margin}: {rest}"
+        return f"in {{}} {leader} leads, equal to it within {margin}: {rest}"
     if test.ending == "within":
         return f"in {{}} {leader} is best or within {margin} of the best, and {rest} may be better"
     known = f"{join_words(test.candidates)} may be the best"

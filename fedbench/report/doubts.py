@@ -62,8 +62,12 @@ def doubts_of_lead(study: Study, first: str, rivals: Sequence[str]) -> str:
 
 
 def doubt_of_winner(study: Study, test: SequentialTest) -> str:
-    """Why the winner of a sequential test may not be the best."""
-    return doubts_of_lead(study, test.leader or "", [*test.out])
+    """Why the winner of a sequential test, or who is tied with it, may not be the best.
+
+    Methods that lack a seed take no part in the test, and may be better.
+    """
+    others = [label for label in study.plan.labels() if label not in (test.leader, *study.plan.references)]
+    return doubts_of_lead(study, test.leader or "", others)
 
 
 def gaps_of(study: Study, label: str) -> str:

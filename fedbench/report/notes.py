@@ -96,18 +96,18 @@ def comparison_notes(study: Study, rows: Sequence[LeaderboardRow]) -> list[str]:
     lines = [*_over_local(study, rows), *_failures(study, rows), *_at_ends(study, rows), *tuning_doubts(study)]
     lines += equal_points(study)
     rivals = [row for row in rows[1:] if row.behind is not None and not row.is_reference]
-    if rivals and isinstance(contrast := rivals[0].behind, Contrast) and contrast.resolves is not None:
+    if rivals and isinstance(contrast := rivals[0].behind, Contrast) and contrast.resolves:
         lines.append(detectable_line(study.metric, contrast))
     return [*lines, *evidence_lines(study), *few_seeds(len(rows[0].score.values) if rows else 0)]
 
 
 def detectable_line(metric: Metric, contrast: Contrast) -> str:
-    """Which difference between the first two methods would be seen."""
+    """Which differences between the first two methods would not be seen."""
     if not any(contrast.interval.values):
         return f"{contrast.method} and {contrast.against} have the same score in every seed."
     smallest = metric.difference(contrast.resolves or 0.0).lstrip("+") + points(metric)
     these = "these seeds" if contrast.interval.samples is None else "these seeds and test samples"
-    return f"Between the first two, {these} can detect differences of {smallest} or more{left_open(contrast)}."
+    return f"Between the first two, {these} cannot tell differences below {smallest} from 0{left_open(contrast)}."
 
 
 def left_open(contrast: Contrast) -> str:

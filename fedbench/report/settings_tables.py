@@ -114,10 +114,7 @@ def _against_local(row: LeaderboardRow) -> Cell:
 
 
 def _who_is_best(row: LeaderboardRow) -> Cell:
-    test = _test_of(row)
     interval, verdict = (column.cell(row).text for column in sequential_columns(row.study.metric)[3:])
-    if test.ending == "winner" and row.label == test.leader and doubt_of_winner(row.study, test):
-        verdict = "ahead of all, but in doubt"
     return Cell(", ".join(filter(None, (interval, verdict))))
 
 

@@ -44,7 +44,7 @@ CONTRASTS_INTRO = (
     "hollow: clear by itself only; grey: open or in doubt."
 )
 CONTRASTS_ASIDE = (
-    "Values: both intervals, the smallest difference that these seeds can detect, and how many seeds would tell "
+    "Values: both intervals, the difference below which these seeds tell nothing, and how many seeds would tell "
     "the observed one with a probability of 80 %, after the correction."
 )
 SEQUENTIAL_INTRO = (

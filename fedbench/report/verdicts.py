@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
-from fedbench.report.doubts import with_doubt
+from fedbench.report.doubts import doubt_of_winner, with_doubt
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
 from fedbench.report.typeset import points
@@ -123,7 +123,8 @@ def _who_is_best(study: Study, test: SequentialTest, label: str, behind: Verdict
         return ""
     margin = margin_text(study)
     if label == test.leader:
-        led = {"winner": "best", "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
+        winner = "ahead of all, but in doubt" if doubt_of_winner(study, test) else "best"
+        led = {"winner": winner, "tie": "best, tied", "within": f"best or within {margin}", "open": "open"}
         return led.get(test.ending or "", "open")
     return {"tie": f"equal within {margin}", "within": "may be better"}.get(test.ending or "", "open")
 

@@ -40,7 +40,7 @@ class Contrast(Verdict):
     Of its family: comparisons: the number of contrasts; p_adjusted: p adjusted for that number; simultaneous: half the
     width of the intervals of all contrasts that hold together with 95 %; both None with fewer than three seeds.
 
-    resolves: the smallest difference that these seeds can separate from 0; seeds_needed: how many would tell the
+    resolves: the difference below which these seeds cannot tell one from 0; seeds_needed: how many would tell the
     observed one with a probability of 80 %, after the correction; both None with fewer than three seeds. No number of
     seeds tells what the choice of test samples alone leaves open (`needs_samples`).
     """

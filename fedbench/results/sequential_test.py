@@ -197,10 +197,27 @@ def _look_for_best(test: SequentialTest, look: Look, level: float) -> None:
     left = [before.index(method) for method in test.candidates]
     leads = np.where(np.eye(len(left), dtype=bool), np.inf, cautious[np.ix_(left, left)])
     low, high = leads.min(1), -leads[0].min()
-    test.behind = {
+    bounds = {
         method: replace(look.bound(method, leader, critical[leader]), low=float(low[row]), high=float(high))
         for row, method in enumerate(rest, 1)
     }
+    test.behind = {method: _within_known(test, bound, method, leader) for method, bound in bounds.items()}
+
+
+def _within_known(test: SequentialTest, bound: Bound, method: str, leader: str) -> Bound:
+    """A difference from the leader within what was told of the two against local training, if one of them is that.
+
+    All statements hold together, so both intervals do.
+    """
+    if (told := test.over_local.get(method)) is not None and told.against == leader:
+        known = told.interval
+    elif (told := test.over_local.get(leader)) is not None and told.against == method:
+        known = -told.interval if isinstance(told.interval, Bound) else told.interval
+    else:
+        return bound
+    assert known.low is not None and known.high is not None  # noqa: PT018
+    low, high = max(bound.low, known.low), min(bound.high, known.high)
+    return replace(bound, low=low, high=high) if low <= high else bound
 
 
 def _ending(test: SequentialTest, seeds: int, rules: Rules) -> Ending | None:
@@ -261,6 +278,7 @@ def sequential_test_of(plan: Plan, scores: FinalScores) -> SequentialTest:
     rules = Rules(plan.stopping_rule["margin"] / scores.metric.factor, int(plan.stopping_rule["most"]))
     labels = [label for label in plan.labels() if label not in plan.references]
     failed = {entry.label for entry in plan.failed() if entry.role == "final"}
+    failed |= {label for label in labels if lacks_score(plan, scores, label)}
     by_label = {label: scores_by_seed(plan, scores, label) for label in labels}
     return judge(by_label, rules, failed, samples=_deviations_by_seed(plan, scores, by_label))
 
@@ -288,10 +306,23 @@ def _point_of(plan: Plan, scores: FinalScores, label: str) -> str:
 
 def scores_by_seed(plan: Plan, scores: FinalScores, label: str) -> list[float]:
     """The scores of the first seeds without a gap, higher is better; of finished runs only."""
-    done = {entry.seed for entry in plan.final(label) if entry.status == "done"}
+    known, done = _known_scores(plan, scores, label), _done_seeds(plan, label)
+    return [known[seed] for seed in takewhile(lambda seed: seed in known and seed in done, count())]
+
+
+def lacks_score(plan: Plan, scores: FinalScores, label: str) -> bool:
+    """Whether a finished run has no finite score, which no further run would change."""
+    return not _done_seeds(plan, label) <= _known_scores(plan, scores, label).keys()
+
+
+def _done_seeds(plan: Plan, label: str) -> set[int]:
+    return {entry.seed for entry in plan.final(label) if entry.status == "done"}
+
+
+def _known_scores(plan: Plan, scores: FinalScores, label: str) -> dict[int, float]:
+    """The finite scores by seed, higher is better."""
     rows = scores.rows.get((label, _point_of(plan, scores, label), LAST))
     if rows is None:
-        return []
-    sign = 1 if scores.metric.higher else -1
-    known = dict(zip(rows["seed"], sign * rows[f"test_{scores.metric.name}"], strict=True))
-    return [float(known[seed]) for seed in takewhile(lambda seed: seed in known and seed in done, count())]
+        return {}
+    values = (1 if scores.metric.higher else -1) * rows[f"test_{scores.metric.name}"]
+    return {int(seed): float(value) for seed, value in zip(rows["seed"], values, strict=True) if np.isfinite(value)}

@@ -41,11 +41,18 @@ def relation_of_interval(difference: Interval | Bound, margin: float | None = No
     """
     if difference.low is None or difference.high is None or difference.seeds < LEAST_SEEDS:
         return "open"
+    if is_by_chance(difference):
+        return "open"
     if difference.low > 0:
         return "better"
     if difference.high < 0:
         return "worse"
     return "equal" if margin is not None and -margin < difference.low and difference.high < margin else "open"
+
+
+def is_by_chance(difference: Interval | Bound) -> bool:
+    """Whether all seeds show the same difference, but so few that their signs may agree by chance."""
+    return difference.low == difference.high != 0 and 2.0 ** (1 - difference.seeds) >= ALPHA
 
 
 def relation_of_p(mean: float, p: float | None, half: float | None = None, margin: float | None = None) -> Relation:

@@ -65,7 +65,7 @@ class Driver:
         self.observers = build_observers(parts, setup, self.calendar, self.keeping, recorder, on_event)
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
-        self.warnings = [*warnings, *first_warnings(parts), *ours]
+        self.warnings = [*warnings, *first_warnings(parts, setup.partition), *ours]
         self.last = min(pause or self.config.rounds, self.config.rounds)
         keys = self.config.checkpoint
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", keys.every, self.config.rounds, keys.keep)

@@ -12,7 +12,8 @@ from fedbench import models
 from fedbench.aggregation.aggregator import MEAN
 from fedbench.config import Config, TrainConfig
 from fedbench.config.keys import flat
-from fedbench.engine.probe import model_warnings
+from fedbench.data.partitions import Partition
+from fedbench.engine.probe import model_warnings, output_remarks
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT
 from fedbench.methods import METHODS, load
@@ -20,17 +21,19 @@ from fedbench.methods.base import Method, takes_aggregators
 from fedbench.methods.contract import check_trainers, hook_error, type_in_words
 from fedbench.results.remarks import Doubt, as_doubts
 from fedbench.runtime.build import RunParts
+from fedbench.runtime.clients.client_data import ClientData
 from fedbench.runtime.exchange import Scores
 from fedbench.tasks import Task, mean_of
 from fedbench.user_code.given_model import copies_instance
 
 
-def first_warnings(parts: RunParts) -> list[str]:
+def first_warnings(parts: RunParts, partition: Partition) -> list[str]:
     """The warnings of a run's models, method and configuration. Raises ConfigError if the method refuses them."""
     config, method, models = parts.run.config, parts.method, parts.models
     of_method = method_warnings(method, config.method.name)
     return [
         *(line for model in models for line in model_warnings(model.learner, parts.context.sizes)),
+        *(line for model in models for line in warn_of_outputs(model, partition)),
         *(line for model in models for line in warn_of_instance(model.model)),
         *config_warnings(config),
         *warn_of_schedules(method, [*dict.fromkeys(name for model in models for name in model.learner.schedules)]),
@@ -56,6 +59,13 @@ def method_warnings(method: Method, name: str) -> list[str]:
             raise hook_error(method, "check", f"must return a list of lines to say; it returned {type_in_words(lines)}")
         lines = list(lines)
     return as_doubts([*lines, *aggregator.check(context.participants_per_round, method.shared_params.size)])
+
+
+def warn_of_outputs(parts: RunParts, partition: Partition) -> list[str]:
+    """Warns of what a model returns for samples of the first client."""
+    run, learner = parts.run, parts.learner
+    held = ClientData(run.config, run.dataset, partition, learner.device, learner.dtype)
+    return output_remarks(learner, held.split([0], "train", (parts.seed, 0, 0)))
 
 
 def warn_of_instance(name: str) -> list[str]:

@@ -83,8 +83,12 @@ def plan_grid(
     subject = subject.tuned_over(spaces[subject.label], config, tuning.tune, tuning)
     most = len(subject.points) if tuning.search == "grid" else None
     others = [other.tuned_over(spaces[other.label], config, most, tuning) for other in compared[1:]]
-    if tuning.stopping_rule is not None and not others:
-        raise ConfigError("baselines = none: until_decided needs methods to compare with; leave --baselines none out")
+    if tuning.stopping_rule is not None and all(other.is_pooled(config) for other in others):
+        given = ", ".join(other.name for other in others) or "none"
+        raise ConfigError(
+            f"baselines = {given}: until_decided needs methods to compare with, and training on pooled data does not "
+            "compete; leave --baselines out"
+        )
     root = (config.out or Path("results")).absolute()
     name = _name(config, tuning, [(c.label, c.points) for c in (subject, *others)], spaces[subject.label])
     folder = config.out or root / "grid" / (config.name or name)

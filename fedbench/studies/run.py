@@ -186,7 +186,7 @@ def data_lines(run: ResolvedRun, partitions: Mapping[int, Partition]) -> list[st
 def first_lines(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
     """The remarks and warnings about data, partition, model and method of one seed. Raises ConfigError."""
     before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, seed)]
-    return [*before, *first_warnings(build_parts(run, dealt, seed))]
+    return [*before, *first_warnings(build_parts(run, dealt, seed), dealt)]
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:

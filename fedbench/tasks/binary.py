@@ -67,6 +67,7 @@ class Binary(Task):
     """
 
     name = "binary"
+    bit_logits = True
     metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "binary cross-entropy", higher=False))
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
@@ -94,7 +95,10 @@ class Binary(Task):
         if targets.classes != 2:
             raise ConfigError(f"data.task = binary: two classes are needed, the targets have {targets.classes}")
         numbers = targets.values.astype(float) if values.dtype.kind == "f" and values.ndim == 1 else targets.values
-        return Targets(numbers, names=targets.names, labels=targets.labels, remarks=targets.remarks)
+        remarks = targets.remarks
+        if called := targets.names or targets.labels:
+            remarks += (f"{called[1]} is 1, the class of which F1 and average precision are",)
+        return Targets(numbers, names=targets.names, labels=targets.labels, remarks=remarks)
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(1,), ()]

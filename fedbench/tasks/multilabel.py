@@ -25,6 +25,7 @@ class Multilabel(Task):
     """
 
     name = "multilabel"
+    bit_logits = True
     metrics = (
         Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True),
         Metric("average_precision", "macro average precision", share=True, over_samples=False, pooled=True),

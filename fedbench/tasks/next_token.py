@@ -19,6 +19,10 @@ IGNORED = -100
 """The target of positions that do not count, as in PyTorch and Hugging Face."""
 
 
+PADDED = 0.2
+"""Share of rows that end in one token repeated from which on it is said."""
+
+
 class NextToken(Task):
     """Targets int64 `[b, T]`, outputs logits `[b, T, V]`.
 
@@ -51,7 +55,7 @@ class NextToken(Task):
                 row,
                 f"target token {values[row][wrong[row]][0]}: 0 to {count - 1} are tokens, {IGNORED} does not count",
             )
-        return Targets(values, names=tuple(names), outputs=count)
+        return Targets(values, names=tuple(names), outputs=count, remarks=padding_remarks(values))
 
     def output_shapes(self, target: tuple[int, ...], outputs: int) -> Sequence[tuple[int | None, ...]]:
         return [(*target, None)]
@@ -63,6 +67,14 @@ class NextToken(Task):
                 "the targets are the input tokens themselves; give each position the token after it: "
                 "targets[:-1] = inputs[1:], targets[-1] = -100"
             )
+        if samples.shape == targets.shape and samples.shape[1] > 2:
+            before, after = targets[:, 1:], samples[:, :-1]
+            counted = before != IGNORED
+            if counted.any() and (before[counted] == after[counted]).all():
+                return (
+                    "the targets are the tokens before the inputs, which the model has seen; give each position the "
+                    "token after it: inputs = tokens[:-1], targets = tokens[1:]"
+                )
         return None
 
     def loss(self, outputs: "Tensor", targets: "Tensor", reduction: str = "mean") -> "Tensor":
@@ -121,3 +133,18 @@ def _losses(outputs: "Tensor", targets: "Tensor") -> "Tensor":
 
 
 TASK = NextToken()
+
+
+def padding_remarks(targets: "Array") -> tuple[str, ...]:
+    """A line if many targets [n, T] end in one token repeated, as where texts are padded to one length."""
+    import numpy as np
+
+    tokens, counts = np.unique(targets[:, -1], return_counts=True)
+    token = int(tokens[counts.argmax()])
+    run = np.cumprod(targets[:, ::-1] == token, axis=1).sum(1)  # of each row, from its end
+    if token == IGNORED or (run > 1).sum() < PADDED * len(targets):
+        return ()
+    return (
+        f"target token {token} ends {(run > 1).sum()} of {len(targets)} rows, {run.sum()} times in all, and counts; if "
+        f"it is padding, give {IGNORED} there",
+    )

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fedbench.errors import ConfigError, open_decision
+from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.metric import Metric
 from fedbench.tasks.outcomes import pseudo_values
 from fedbench.tasks.targets import TargetError, Targets, of_each
@@ -122,8 +123,12 @@ class Segmentation(Task):
         }
 
 
+SPARSE = 3
+"""How many class numbers there are for each one that occurs, from which on masks are asked about."""
+
+
 def check_several(values: "Array", declared: int) -> None:
-    """Raises ConfigError if pixels that do not count leave one class.
+    """Raises ConfigError if pixels that do not count leave one class, or if most class numbers do not occur.
 
     declared: the number of classes, 0 if unknown; of two or more, 255 is no class and may still hide one.
     """
@@ -131,6 +136,16 @@ def check_several(values: "Array", declared: int) -> None:
 
     numbers = np.unique(values).tolist()
     left = [number for number in numbers if number not in (-1, VOID)]
+    if not declared and len(left) > 1 and min(left) >= 0 and max(left) + 1 > SPARSE * len(left):
+        raise open_decision(
+            "data.task = segmentation",
+            f"masks of {first_of([*map(str, left)])}",
+            {
+                "bring masks of class numbers, such as np.searchsorted(grey_levels, mask)": "grey levels of as many "
+                "classes",
+                f"--data.classes {max(left) + 1}": "class numbers, most of which do not occur",
+            },
+        )
     if declared == 1 or declared > VOID or (declared and VOID not in numbers):
         return
     if len(left) < 2:

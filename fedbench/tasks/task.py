@@ -27,7 +27,8 @@ class Task(ABC):
 
     name: as it is asked for. metrics: of a score, the primary one first, which tables, reports and choices use.
     loss_metric: the mean loss. meaning, outputs_are: what targets and outputs are, in errors. classes: whether targets
-    are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. by_label: whether a score also has single labels,
+    are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. bit_logits: whether outputs are logits of bits,
+    which are 1 above 0. by_label: whether a score also has single labels,
     as `PRIMARY/label=3`. optional_metrics: optional metrics by name; further: those that are recorded.
     """
 
@@ -37,6 +38,7 @@ class Task(ABC):
     meaning: str = "numbers"
     outputs_are: str = "numbers"
     classes: bool = False
+    bit_logits: bool = False
     by_label: bool = False
     optional_metrics: dict[str, FurtherMetric] = {}  # noqa: RUF012
     further: tuple[FurtherMetric, ...] = ()

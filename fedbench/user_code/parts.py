@@ -7,6 +7,8 @@ client.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from numpy.lib.npyio import NpzFile
+
 from fedbench.errors import ConfigError, open_decision
 from fedbench.user_code.data_module import collate_of, is_loader, loaders_of, loading_of
 from fedbench.user_code.forms import (
@@ -84,7 +86,7 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
         loaders = loaders_of(value)
         parts = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
         return ObjectParts(parts, collate_of(value, loaders), loading_of(loaders["train"]))
-    return ObjectParts(_as_tables(with_one_order(_find_parts(_without_arrow(value), keys))))
+    return ObjectParts(_as_tables(with_one_order(_find_parts(_with_known_forms(value), keys))))
 
 
 def with_one_order(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -117,14 +119,16 @@ def _is_part_name(key: Any) -> bool:
     return str(key).lower() in PARTS
 
 
-def _without_arrow(value: Any) -> Any:
-    """The value with Arrow tables as tables of pandas."""
+def _with_known_forms(value: Any) -> Any:
+    """The value with Arrow tables as tables of pandas, and what np.load has opened as a dict."""
+    if isinstance(value, NpzFile):
+        return {**value}
     if is_arrow(value):
         return value.to_pandas()
     if type(value) in (tuple, list) and any(map(is_arrow, value)):
-        return tuple(map(_without_arrow, value))
+        return tuple(map(_with_known_forms, value))
     if isinstance(value, Mapping) and any(map(is_arrow, value.values())):
-        return {key: _without_arrow(item) for key, item in value.items()}
+        return {key: _with_known_forms(item) for key, item in value.items()}
     return value
 
 

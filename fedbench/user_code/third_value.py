@@ -29,6 +29,23 @@ def check_second(where: str, sample: Any, second: Any, task: str) -> None:
     )
 
 
+def check_vector(where: str, second: Any, third: Any, task: str) -> None:
+    """Raises ConfigError if the second value is a row of floats, but no bits, and the third may be a class."""
+    shape, kind = shape_of(second), str(getattr(second, "dtype", ""))
+    if task not in ONE_TARGET or task == "regression" or max(shape, default=1) == 1 or "float" not in kind:
+        return
+    if all(value in (0, 1) for value in second.reshape(-1).tolist()) or not isinstance(third, int | str):
+        return
+    raise open_decision(
+        where,
+        f"of three values the second is a row of {shape[-1]} floats",
+        {
+            f"{WITH_USER}, or --task regression": "the target, and the third is the user",
+            'a dict {"x1": ..., "x2": ..., "label": ...}': "a part of the sample, and the third is the target",
+        },
+    )
+
+
 def check_kind(where: str, third: Any, with_user: str = WITH_USER) -> None:
     """Raises ConfigError for a third value that is a float."""
     if isinstance(third, float):

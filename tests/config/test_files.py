@@ -78,3 +78,15 @@ def test_what_is_written_is_read_as_the_same(tree, tmp_path_factory):
 def test_a_file_that_cannot_be_written_is_named():
     with pytest.raises(ConfigError, match="/dev/null/x: cannot be written"):
         write_yaml(Path("/dev/null/x"), {})
+
+
+@pytest.mark.parametrize("text", ["#site", "Dose #2", "a: b", "- a", "-", "@t", "%fat", "*p", "&q"])
+def test_what_yaml_reads_as_more_than_a_value_is_text_on_the_command_line(text):
+    assert parse_value(text) == text
+
+
+def test_brackets_are_still_yaml():
+    assert parse_value("{a: 1}") == {"a": 1}
+    assert parse_value('["Height, cm"]') == ["Height, cm"]
+    with pytest.raises(ConfigError, match="is not a value in YAML"):
+        parse_value("[1")

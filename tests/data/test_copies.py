@@ -1,4 +1,4 @@
-"""Test samples that are training samples too."""
+"""Samples that stand in two parts."""
 
 import numpy as np
 
@@ -27,3 +27,16 @@ def test_equal_samples_have_the_number_of_the_first_of_them():
     copies.add(np.array([[0, 1], [2, 3], [0, 1], [4, 5], [2, 3], [0, 1]]))
     assert sorted(map(tuple, copies.equal_rows().tolist())) == [(0, 0), (1, 1), (2, 0), (4, 1), (5, 0)]
     assert list(copies.remarks()) == []
+
+
+def test_samples_of_two_parts_are_named_by_their_parts():
+    rows = np.random.default_rng(0).normal(size=(60, 3))
+    copies = Copies(30, 20)
+    copies.add(np.concatenate([rows[:30], rows[:1], rows[30:49], rows[:2], rows[30:38]]))
+    assert list(copies.remarks()) == [
+        "1 of 20 validation samples are training samples too, number for number",
+        "8 of 10 test samples are validation samples too, number for number: where the parts are drawn at random, draw "
+        "the same ones every time",
+        "2 of 10 test samples are training samples too, number for number: where the parts are drawn at random, draw "
+        "the same ones every time",
+    ]

@@ -49,3 +49,13 @@ def test_arrays_and_targets_of_a_regression_are_looked_at():
         "feature 1 holds -999 in 2 rows",
         "target holds -999 in 2 rows",
     ]
+
+
+@pytest.mark.parametrize("codes", [(98, 99), (777, 999), (-999.25, -9999.25), (97, 98, 99)])
+def test_several_codes_of_one_column_do_not_hide_each_other(codes):
+    answers = np.concatenate([np.arange(40) % 5 + 1.0, np.repeat(codes, 3)])
+    assert sentinel_text(answers).endswith("in 3 rows, and 1 to 5 otherwise")
+
+
+def test_numbers_among_which_codes_lie_are_numbers():
+    assert sentinel_text(np.arange(60, 100.0).repeat(2)) == ""

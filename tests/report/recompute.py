@@ -905,7 +905,7 @@ def check_words(
     for note in page.notes:
         if note.startswith("Between the first two"):
             these = "these seeds" if lead.part is None else "these seeds and test samples"
-            expected = f"Between the first two, {these} can detect differences of {number(half or 0)} points or more"
+            expected = f"Between the first two, {these} cannot tell differences below {number(half or 0)} points from 0"
             needed = lead.needed
             if lead.no_seeds:
                 expected += "; more seeds cannot show the observed one, more test samples can"

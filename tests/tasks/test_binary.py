@@ -65,3 +65,9 @@ def test_two_classes_are_read_in_any_form_and_floats_stay_floats(brought, kind, 
 def test_other_numbers_of_classes_are_refused(brought):
     with pytest.raises(ConfigError, match=f"two classes are needed, the targets have {len(set(brought))}"):
         TASK.read_targets(np.array(brought))
+
+
+def test_the_class_that_is_1_is_named_where_classes_have_names():
+    (line,) = TASK.read_targets(np.array(["ill", "well"])).remarks
+    assert line == "well is 1, the class of which F1 and average precision are"
+    assert TASK.read_targets(np.array([0, 1])).remarks == ()

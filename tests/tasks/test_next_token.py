@@ -63,3 +63,17 @@ def test_inputs_as_targets_are_refused_and_shifted_ones_are_not():
     assert "give each position the token after it" in TASK.refusal(tokens, tokens)
     assert "give each position the token after it" in TASK.refusal(tokens, masked)
     assert TASK.refusal(tokens, shifted) is None
+
+
+def test_tokens_before_the_inputs_are_refused_as_targets():
+    tokens = np.random.default_rng(0).integers(0, 9, (6, 8))
+    assert "which the model has seen" in TASK.refusal(tokens[:, 1:], tokens[:, :-1])
+    assert TASK.refusal(tokens[:, :-1], tokens[:, 1:]) is None
+
+
+def test_a_token_that_ends_many_rows_is_named():
+    targets = np.array([[3, 1, 0, 0], [2, 0, 0, 0], [1, 2, 3, 0]])
+    (line,) = TASK.read_targets(targets).remarks
+    assert line == ("target token 0 ends 2 of 3 rows, 6 times in all, and counts; if it is padding, give -100 there")
+    assert TASK.read_targets(np.where(targets == 0, IGNORED, targets)).remarks == ()
+    assert TASK.read_targets(targets[:, :2]).remarks == ()

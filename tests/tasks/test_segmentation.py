@@ -88,3 +88,14 @@ def test_a_number_of_classes_alone_makes_no_class_of_255():
         with pytest.raises(ConfigError, match="masks of 0 and 255: two classes"):
             TASK.read_targets(masks, **declared)
     assert TASK.read_targets(np.zeros((3, 4, 4), int), classes=2).outputs == 2
+
+
+@pytest.mark.parametrize("values", [[0, 100, 200], [0, 128], [0, 85, 170, 255]])
+def test_masks_of_grey_levels_are_asked_about(values):
+    masks = np.resize(np.array(values), (3, 4, 4))
+    most = max(value for value in values if value != 255)
+    with pytest.raises(
+        ConfigError, match=f"masks of 0, .*: grey levels of as many classes .*--data.classes {most + 1}"
+    ):
+        TASK.read_targets(masks)
+    assert TASK.read_targets(masks, classes=most + 1).outputs == most + 1

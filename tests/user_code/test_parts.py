@@ -17,3 +17,10 @@ def test_parts_of_one_form_are_clients_and_others_are_parts():
     assert [*parts_of((ITEMS, FRAME))[0]] == ["train", "test"]
     assert [*parts_of((FRAME, FRAME), SectionKeys(user="a"))[0]] == ["train", "test"]
     assert [*parts_of({"b": FRAME, "a": FRAME})[0]["train"]] == ["b", "a"]
+
+
+def test_arrays_of_an_open_archive_are_columns(tmp_path):
+    np.savez(tmp_path / "x.npz", x=np.zeros((3, 2)), y=np.arange(3))
+    with np.load(tmp_path / "x.npz") as archive:
+        (part,) = parts_of(archive).parts.values()
+    assert {name: column.shape for name, column in part.items()} == {"x": (3, 2), "y": (3,)}

@@ -59,3 +59,12 @@ def test_numbers_of_rows_and_weights_are_no_users(samples, way, third, line):
 def test_a_dict_may_have_any_users():
     assert len(load({"x": X, "label": Y, "user": ROWS}).domain_names) == 12
     assert load({"x": X, "label": Y, "user": np.ones(12)}).domain_names == ("1",)
+
+
+def test_a_row_of_floats_before_a_class_may_be_a_part_of_the_sample():
+    images, facts, labels = torch.rand(12, 1, 4, 4), torch.randn(12, 5), torch.tensor(Y)
+    line = loading.refused(load, TensorDataset(images, facts, labels))
+    assert ", item 0: of three values the second is a row of 5 floats: the target, and the third is the user" in line
+    assert load(TensorDataset(images, facts, labels), task="regression").domain_names == ("0", "1")
+    one_hot = torch.eye(3)[torch.tensor(ROWS % 3)]
+    assert load(TensorDataset(images, one_hot, labels)).domain_names == ("0", "1")

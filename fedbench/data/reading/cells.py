@@ -27,11 +27,16 @@ from fedbench.data.reading.texts import (
 from fedbench.data.sentinels import sentinel_text
 from fedbench.errors import ConfigError, open_decision
 from fedbench.tasks.class_numbers import NAMES_SHOWN, first_of
+from fedbench.user_code.parts import PARTS
 
 CELLS = (str, Number, np.generic, np.ndarray, list)
 """Types of cells that can be read."""
 TOTAL = re.compile(r"((grand |sub-?)?totals?|sum|mean|average|gesamt|summe)", re.IGNORECASE)
 """Texts in a row at the end of a table that sums up the others."""
+BIT = r"[01](\.0*)?"
+"""Texts of 0 and 1."""
+TOKEN_NAMES = ("input_ids", "token_ids", "tokens")
+"""Usual names of columns of tokens."""
 MOST_CATEGORIES = 50
 """Maximum number of different values of a text column read as categories."""
 
@@ -192,6 +197,46 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
     raise ConfigError(
         f"{rows.place(int((column == text).to_numpy().argmax()))}: {text!r} in column {column.name} ({number} such "
         f"rows): leave these rows out if a value is missing there, or --data.categories {column.name} if it is {what}"
+    )
+
+
+def check_truth(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for truth values as texts in some rows and as 0 and 1 in others."""
+    truth, bits = (matches(counts.index, form) for form in (TRUTH, BIT))
+    if truth.any() and bits.any() and (truth | bits).all():
+        some = " and ".join(repr(counts.index[int(kind.argmax())]) for kind in (truth, bits))
+        raise ConfigError(f"{rows.where}: column {column.name} holds {some}; write truth values in one way")
+
+
+def check_parts(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:
+    """Raises ConfigError for a column that says whether a row is for training, validation or testing."""
+    parts = [PARTS.get(text.casefold()) for text in counts.index]
+    if None not in parts and len({*parts}) > 1:
+        raise open_decision(
+            rows.where,
+            f"column {column.name} says {' and '.join(map(repr, counts.index[:3]))}",
+            {
+                "bring the parts apart, such as train.csv and test.csv in a folder": "the split to keep",
+                f"--data.drop {column.name}": "a split that is drawn anew",
+                f"--data.categories {column.name}": "a feature",
+            },
+        )
+
+
+def check_tokens(rows: TableRows, columns: Mapping[str, pd.Series]) -> None:
+    """Raises ConfigError for lists of whole numbers that have the name of tokens, beside other columns."""
+    name = next((name for name in columns if name in TOKEN_NAMES and holds_lists(columns[name])), None)
+    if name is None or any(np.asarray(value).dtype.kind not in "iu" for value in columns[name].iloc[:1]):
+        return
+    others = ",".join(other for other in columns if other != name)
+    raise open_decision(
+        rows.where,
+        f"column {name} holds lists of whole numbers, beside {others}",
+        {
+            f"--data.drop {others}": "tokens, which are the sample alone",
+            "bring a data set whose items are dicts": "tokens, and a model that takes all of them",
+            f"--data.numbers {name}": "amounts",
+        },
     )
 
 

@@ -62,10 +62,21 @@ def unwrap_target(value: Any) -> Any:
     return np.asarray([plain]) if isinstance(plain, float) and np.ndim(value) == 1 else plain
 
 
+VOID_TEXTS = ("", "nan", "NaN", "<NA>", "NaT")
+"""What a missing value becomes where an array turns values into texts."""
+
+
+def refuse_void_text(where: str, what: str, value: Any) -> None:
+    """Raises ConfigError for a text that an array has made of a missing value. what: the value is."""
+    if isinstance(value, str) and value.strip() in VOID_TEXTS:
+        raise ConfigError(f"{where}: the {what} is {value!r}, a missing value as text; leave such samples out")
+
+
 def checked_target(item: Item, first: Any) -> Any:
     """A target with the type and shape of the first one. Raises ConfigError."""
     if item.label is None:
         raise ConfigError(f"{item.where}: the label is missing; leave such samples out")
+    refuse_void_text(item.where, "label", item.label)
     values = np.asarray(item.label)
     if values.dtype.kind not in "biufU":
         raise ConfigError(

@@ -18,6 +18,7 @@ from fedbench.data.reading.item_values import (
     names_and_count,
     names_of_column,
     refuse_masked,
+    refuse_void_text,
     unwrap_target,
     unwrap_value,
 )
@@ -29,7 +30,7 @@ from fedbench.data.reading.targets import piece_of
 from fedbench.errors import ConfigError, RunError
 from fedbench.user_code.forms import is_masked
 from fedbench.user_code.memory import add_memory
-from fedbench.user_code.third_value import check_kind, check_second
+from fedbench.user_code.third_value import check_kind, check_second, check_vector
 
 PROBES, FEW_ITEMS = 32, 1000
 """Items of a part checked at every start for changes: all if there are few."""
@@ -96,9 +97,7 @@ class GivenPart:
             ) from None
         if not size:
             raise ConfigError(f"data {name}: the {part} part has 0 items; both parts are needed")
-        whole = data
-        while isinstance(whole, Subset):
-            whole = whole.dataset
+        whole = without_wrappers(data, where)
         names = getattr(whole, "classes", None)
         names = getattr(whole, "class_to_idx", None) if names is None else names
         names = names_of_column(whole, keys.label) if names is None else names
@@ -149,6 +148,8 @@ class GivenPart:
         columns = columns.among([*item], where, "key")
         values = [unwrap_value(item[key]) if key and not is_masked(item[key]) else None for key in columns]
         for key, value in zip(columns, values, strict=True):
+            if key:
+                refuse_void_text(where, key, value)
             if key and (value is None or value != value):
                 raise ConfigError(f"{where}: no value of {key}; fill it in, or leave the item out")
         return values[0], values[1]
@@ -186,7 +187,9 @@ class GivenPart:
         if self.has_third_values():
             sample, second, third = self._as_given(0)
             check_second(self.place(0), sample, second, task)
-            check_kind(self.place(0), None if is_masked(third) else unwrap_value(third))
+            third = None if is_masked(third) else unwrap_value(third)
+            check_kind(self.place(0), third)
+            check_vector(self.place(0), second, third, task)
 
     def label_key(self) -> str | None:
         """The key of the target in items that are dicts, if they have one. Raises ConfigError."""
@@ -245,6 +248,7 @@ class GivenPart:
             return None
         if isinstance(value, float) and value.is_integer():  # as pandas writes whole numbers beside missing ones
             value = int(value)
+        refuse_void_text(where, "domain", value)
         if isinstance(value, bool) or not isinstance(value, int | str):
             what = value if isinstance(value, float) else f"a {type(value).__name__}"
             raise ConfigError(f"{where}: the domain is {what}; text or a whole number is expected")
@@ -287,6 +291,27 @@ class GivenPart:
             f"{where}: the samples seem to be outside memory: {PROBES} of {len(self)} are looked at on "
             "every start; where others change, empty the folder `decoded` of the cache"
         )
+
+
+def without_wrappers(data: Any, where: str) -> Any:
+    """The data set behind subsets and concatenations, whose names of classes and domains hold for all of it.
+
+    Raises ConfigError if concatenated data sets name them otherwise.
+    """
+    while isinstance(data, Subset | ConcatDataset):
+        if isinstance(data, Subset):
+            data = data.dataset
+            continue
+        first, *others = (without_wrappers(one, where) for one in data.datasets)
+        for name in ("classes", "class_to_idx", "domains"):
+            names, *different = (repr(getattr(one, name, None)) for one in (first, *others))
+            if other := next((text for text in different if text != names), None):
+                raise ConfigError(
+                    f"{where}s: a ConcatDataset of data sets with {name} {names[:60]} and {other[:60]}, so that one "
+                    "number means two things; give all the same, in one order"
+                )
+        data = first
+    return data
 
 
 def require_same_again(item: Item, again: Item, sample: np.ndarray, sample_again: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Texts that differ in case or blanks alone: labels, users, groups and categories of any data."""
+"""Texts that differ in case or blanks alone, or are one number: labels, users, groups and categories of any data."""
 
 from typing import Literal
 
@@ -15,15 +15,17 @@ Spelling = Literal["exact", "merged"]
 class SpellingOption(Section):
     spelling: Spelling | None = Field(
         None,
-        description="texts that differ in case or blanks alone: different, or one (default: you are asked)",
+        description="texts that differ in case or blanks alone, or are one number (1 and 1.0): different, or one "
+        "(default: you are asked)",
     )
 
 
 def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spelling | None) -> np.ndarray:
     """The texts [n] without blanks around them; if asked, those that differ in case or blanks alone are one.
 
-    called: what they are, `column state`. The most frequent one stands for all. Values of other types stay. Raises
-    ConfigError if there are such texts and only the user knows.
+    So are those that are one number. called: what they are, `column state`. The most frequent one stands for all, of
+    numbers the shortest. Values of other types stay. Raises ConfigError if there are such texts and only the user
+    knows.
     """
     if texts.dtype.kind != "U" or texts.ndim > 1:
         return texts
@@ -34,10 +36,11 @@ def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spel
         return texts
     alike = variants(counts_of(texts))
     if alike and spelling is None:
-        one, other, *_ = next(iter(alike.values()))
+        common, (one, other, *_) = next(iter(alike.items()))
+        why = "differ in case or blanks alone" if isinstance(common, str) else "are one number"
         raise open_decision(
             where,
-            f"{called}: {one!r} and {other!r} differ in case or blanks alone",
+            f"{called}: {one!r} and {other!r} {why}",
             {"--data.spelling merged": "one", "--data.spelling exact": "two"},
         )
     most_frequent = {text: same[0] for same in alike.values() for text in same[1:]}
@@ -47,4 +50,5 @@ def with_one_spelling(where: str, called: str, texts: np.ndarray, spelling: Spel
 def spelling_decision(spelling: Spelling) -> Decision:
     """The decision that a key has made."""
     same = "are one" if spelling == "merged" else "are different"
-    return Decision("samples", f"texts that differ in case or blanks alone {same}", "given", "data.spelling", spelling)
+    said = f"texts that differ in case or blanks alone, or are one number, {same}"
+    return Decision("samples", said, "given", "data.spelling", spelling)

@@ -15,8 +15,11 @@ from fedbench.data.reading.table_columns import Features, Roles, TableOptions
 from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.targets import Targets
 
-IDENTIFIER = re.compile(r"^(id|ID|Id)$|[_ .-](id|ID|Id)$|[a-z0-9](ID|Id)$")
-"""Names of columns that name rows, patients and the like: id, patient_id, patientId."""
+IDENTIFIER = re.compile(
+    r"^(id|ID|Id)$|[_ .-](id|ID|Id)$|[a-z0-9](ID|Id)$"
+    r"|^(?i:index|subject|patient|participant|respondent|person|case|mrn|hospital|site|centre|center|household)$"
+)
+"""Names of columns that name rows, patients and the like: id, patient_id, patientId, subject."""
 FEW_ROWS = 10
 """Up to so many rows a column may count them by chance."""
 MANY_ROWS, REPEATS = 2000, 4

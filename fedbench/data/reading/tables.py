@@ -21,9 +21,12 @@ from fedbench.data.reading.cells import (
     check_cells,
     check_codes,
     check_missing,
+    check_parts,
     check_points_of_thousands,
     check_sentinels,
+    check_tokens,
     check_totals,
+    check_truth,
     has_number_categories,
     holds_lists,
     holds_texts,
@@ -53,7 +56,7 @@ from fedbench.data.reading.texts import (
     numbers_of,
 )
 from fedbench.data.unseen import unseen_features
-from fedbench.errors import ConfigError, open_decision
+from fedbench.errors import ConfigError, nearest, open_decision
 from fedbench.tasks.class_numbers import in_order, plain_numbers
 from fedbench.tasks.targets import TargetError, Targets
 
@@ -122,7 +125,11 @@ class TableReader:
             user = self.owner
         for key in ("drop", "numbers", "categories"):
             if unknown := [name for name in getattr(options, key) if name not in names]:
-                raise ConfigError(f"data.{key}: {where} has no column {unknown[0]!r}")
+                joined = next((name for name in names if "," in name and unknown[0] in name), None)
+                hint = nearest(unknown[0], names)
+                if joined:
+                    hint = f"a name with a comma stands in brackets and quotes: --data.{key} '[\"{joined}\"]'"
+                raise ConfigError(f"data.{key}: {where} has no column {unknown[0]!r}; {hint}")
         if both := [name for name in options.numbers if name in options.categories]:
             raise ConfigError(f"data.numbers, data.categories: column {both[0]} is in both; leave it out of one")
         beside = self.beside.among(names, where, "column")
@@ -162,6 +169,7 @@ class TableReader:
             vectors = stacked_lists(rows, table[roles.features[0]])
             usual: SampleKind = "token" if vectors.dtype.kind in "iu" else "feature"
             return as_kind(rows, self.kind or usual, vectors), {}
+        check_tokens(rows, {name: table[name] for name in roles.features if name not in self.options.numbers})
         read = {name: self.features(rows, table[name]) for name in roles.features}
         numbers = {name: own.values[:, 0] for name, own in read.items() if own.kind == "number"}
         check_sentinels(rows, {name: own for name, own in numbers.items() if name not in self.options.numbers})
@@ -220,6 +228,8 @@ class TableReader:
                 {f"--data.numbers {name}": "numbers", f"--data.categories {name}": f"{len(counts)} categories"},
             )
         if not isinstance(column.dtype, pd.CategoricalDtype):
+            check_truth(rows, column, counts)
+            check_parts(rows, column, counts)
             refuse_faults(rows, column, counts)
         if is_given:
             raise ConfigError(f"data.numbers: {where}: column {name} holds texts, such as {counts.index[0]!r}")
@@ -232,12 +242,14 @@ class TableReader:
             return stacked_lists(rows, column)
         if not holds_texts(column):
             return column.to_numpy() if pd.api.types.is_numeric_dtype(column) else column.astype(TEXT).to_numpy("U")
-        texts = self.with_one_spelling(rows.where, column)
-        if not self.has_number_target(rows.where, column, counts_of(texts)):
-            return texts
-        if column.name not in self.options.numbers:
-            check_points_of_thousands(rows, column)
-        return numbers_of(texts)
+        counts = counts_of(column)
+        if self.has_number_target(rows.where, column, counts):
+            if column.name not in self.options.numbers:
+                check_points_of_thousands(rows, column)
+            return numbers_of(column)
+        if column.name not in self.options.categories:
+            check_truth(rows, column, counts)
+        return self.with_one_spelling(rows.where, column)
 
     def has_number_target(self, where: str, column: pd.Series, counts: pd.Series) -> bool:
         """Whether texts of the target are read as numbers. Raises ConfigError if only the user knows."""

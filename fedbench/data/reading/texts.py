@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,8 @@ import pyarrow.compute as pc
 
 WHOLE = r"[-+]?[0-9]+"
 TEXT = pd.StringDtype("pyarrow")
-NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+DECIMAL = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)"
+NUMBER = rf"{DECIMAL}([eE][-+]?[0-9]+)?"
 TRUTH = r"[Tt]rue|[Ff]alse|TRUE|FALSE"
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """Texts for missing numbers in tables."""
@@ -211,13 +213,20 @@ def is_mostly_numbers(counts: pd.Series) -> bool:
     return bool(2 * numbers.sum() > others.sum())
 
 
-def variants(counts: pd.Series) -> dict[str, list[str]]:
-    """Texts that differ in case or in blanks alone, seen or unseen, by what they share; the most frequent first."""
+def variants(counts: pd.Series) -> dict[str | Decimal, list[str]]:
+    """Texts that differ in case or in blanks alone, seen or unseen, or are one number, by what they share.
+
+    The most frequent one comes first, of numbers the shortest.
+    """
     common = counts.index.str.casefold().str.replace(r"[\s\u00ad\u200b-\u200f\u2060\ufeff]+", "", regex=True)
-    groups: dict[str, list[str]] = {}
-    for key, text in zip(common, counts.index, strict=True):
-        groups.setdefault(key, []).append(text)
-    return {key: texts for key, texts in groups.items() if len(texts) > 1}
+    groups: dict[str | Decimal, list[str]] = {}
+    for key, is_number, text in zip(common, matches(common, DECIMAL), counts.index, strict=True):
+        groups.setdefault(Decimal(key) if is_number else key, []).append(text)
+    return {
+        key: sorted(texts, key=len) if isinstance(key, Decimal) else texts
+        for key, texts in groups.items()
+        if len(texts) > 1
+    }
 
 
 def _has_one_unit(counts: pd.Series) -> np.ndarray:

@@ -1,6 +1,6 @@
 """A CSV table: a row per sample, a target column, and optionally a user column.
 
-One file, which is one part, or a folder with one file for the train and one for the test part.
+One file, which is one part, or a folder with train.csv and test.csv, and perhaps val.csv for validation.
 """
 
 import csv
@@ -47,11 +47,10 @@ def find_part_files(path: Path) -> dict[str, Path]:
     """The file of each part; only `train` for a single file. Raises ConfigError."""
     if path.is_file():
         return {"train": path}
-    files = {part: path / f"{part}.csv" for part in ("train", "test")}
-    for file in files.values():
-        if not file.is_file():
-            raise ConfigError(f"data csv:{path}: neither a file nor a folder with train.csv and test.csv")
-    return files
+    files = {part: path / f"{part}.csv" for part in ("train", "val", "test")}
+    if not all(files[part].is_file() for part in ("train", "test")):
+        raise ConfigError(f"data csv:{path}: neither a file nor a folder with train.csv and test.csv")
+    return {part: file for part, file in files.items() if part != "val" or file.is_file()}
 
 
 def read(path: Path, files: dict[str, Path], reader: TableReader) -> Content:
@@ -71,6 +70,7 @@ def load_table(file: Path) -> pd.DataFrame:
             if table is None:
                 table = pd.read_csv(file, names=range(len(names)), na_values=[""], **AS_TEXT)
             table = table.iloc[1:]
+            refuse_repeated_names(file, table, header)
         except UnicodeDecodeError:
             raise ConfigError(f"{file}: not a table in UTF-8; save it as text in that encoding") from None
         except ParserError as error:
@@ -80,6 +80,18 @@ def load_table(file: Path) -> pd.DataFrame:
     if len(names) > len(header):
         check_row_names(file, table, len(header))
     return with_plain_names(str(file), table.set_axis(names, axis=1))
+
+
+def refuse_repeated_names(file: Path, table: pd.DataFrame, header: Sequence[str]) -> None:
+    """Raises ConfigError if the line of names stands in the file again, as where several files were joined."""
+    if len(header) > 1:
+        last = table.iloc[:, -len(header) :]
+        again = (last.fillna("") == [*header]).all(axis=1).to_numpy(bool)
+        if again.any():
+            raise ConfigError(
+                f"{file}: row {int(again.argmax()) + 1} repeats the names of the columns ({int(again.sum())} such "
+                "rows); delete it"
+            )
 
 
 def read_even(file: Path, columns: int) -> pd.DataFrame | None:

@@ -110,3 +110,29 @@ def test_a_total_within_the_rows_is_a_text_like_others():
     check_totals(files, pd.Series(["sum", "owl", "cat", "owl", "cat", "sum"], name="b"))
     with pytest.raises(ConfigError, match="data t/a, row 3: 'sum' in column b"):
         check_totals(files, pd.Series(["owl", "cat", "sum", "owl", "cat", "sum"], name="b"))
+
+
+def test_truth_values_beside_bits_are_refused():
+    for column in ("job", "label"):
+        line = refused(FRAME.assign(**{column: ["True", "0", "False", "1"] * 15}))
+        assert line == f"data t: column {column} holds 'True' and '0'; write truth values in one way"
+
+
+def test_a_column_that_names_parts_is_asked_about():
+    parts = FRAME.assign(split=["train", "Train", "test"] * 20)
+    line = refused(parts)
+    assert line.startswith("data t: column split says 'train' and 'Train' and 'test': the split to keep (bring the")
+    assert "a split that is drawn anew (--data.drop split) or a feature (--data.categories split)?" in line
+    assert content(parts, drop=["split"]).columns == ("a",)
+    assert content(parts.assign(split=["train", "test"] * 30), categories=["split"]).columns[1] == "split=test"
+    assert content(FRAME.assign(mode=["train", "bus"] * 30)).columns == ("a", "mode=bus", "mode=train")
+
+
+def test_lists_that_have_the_name_of_tokens_are_asked_about_beside_other_columns():
+    table = FRAME.drop(columns="a").assign(input_ids=[[1, 2, 3]] * 60, attention_mask=[[1, 1, 0]] * 60)
+    assert refused(table).startswith(
+        "data t: column input_ids holds lists of whole numbers, beside attention_mask: tokens, which are the sample "
+        "alone (--data.drop attention_mask) or"
+    )
+    assert len(content(table, numbers=["input_ids"]).columns) == 6
+    assert content(table.drop(columns="attention_mask")).kind is None

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedbench.data.reading.images import Item
 from fedbench.data.reading.item_values import checked_target, domain_numbers, names_and_count, unwrap_value
 from fedbench.errors import ConfigError
 from tests.data.reading.test_items import part
@@ -50,3 +51,9 @@ def test_domains_get_numbers():
     numbers, names = domain_numbers((), np.array(["10", "9", "1"]))
     assert (numbers.tolist(), names) == ([2, 1, 0], ("1", "9", "10")), "as those of a table"
     assert domain_numbers(("b", "a"), np.array(["b", "a"]))[0].tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("text", ["nan", "", " ", "<NA>"])
+def test_a_missing_value_as_text_is_no_class(text):
+    with pytest.raises(ConfigError, match=r"item 3: the label is .*, a missing value as text; leave such samples out"):
+        checked_target(Item(None, text, "item 3", None, (None, None)), None)

@@ -6,7 +6,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import ConcatDataset, Subset
 
+from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.items import GivenPart, Keys
 from fedbench.errors import ConfigError
 
@@ -106,3 +108,33 @@ def test_the_class_names_that_a_column_declares():
     rows = Rows([{"x": [1.0], "label": 1, "kind": 0}])
     assert part(rows).classes == ("cat", "dog")
     assert part(rows, label="kind").classes == ("a",)
+
+
+def concatenated(*names):
+    class Rows(list):
+        pass
+
+    parts = []
+    for own in names:
+        parts.append(Rows([(np.float32([1, 2]), 0), (np.float32([3, 4]), 1)]))
+        vars(parts[-1]).update(own)
+    return ConcatDataset(parts)
+
+
+def test_a_concatenation_has_the_names_of_its_data_sets():
+    names = {"classes": ["benign", "malignant"], "domains": ["bern"]}
+    assert part(concatenated(names, names)).classes == ("benign", "malignant")
+    assert part(Subset(concatenated(names, names), [0])).domains == ("bern",)
+
+
+@pytest.mark.parametrize("key", ["classes", "domains"])
+def test_a_concatenation_in_which_a_number_means_two_things_is_refused(key):
+    with pytest.raises(ConfigError, match=f"a ConcatDataset of data sets with {key} ."):
+        part(concatenated({key: ["a", "b"]}, {key: ["b", "c"]}))
+
+
+@pytest.mark.parametrize("data", [[(np.zeros(2), 0, "nan")], [{"x": np.zeros(2), "y": 0, "patient": "nan"}]])
+def test_a_missing_user_or_group_as_text_is_refused(data):
+    keys = {"beside": Beside("patient")} if isinstance(data[0], dict) else {}
+    with pytest.raises(ConfigError, match="is 'nan', a missing value as text; leave such samples out"):
+        part(data, **keys).item(0)

@@ -59,3 +59,17 @@ def test_values_that_are_no_texts_stay():
     numbers = np.array([1, 2, 1])
 
     assert with_one_spelling("data", "the users", numbers, None) is numbers
+
+
+def test_one_number_in_two_spellings_is_asked_about():
+    data = (SAMPLES, np.array(["1", "1.0", "0"] * 4))
+
+    with pytest.raises(ConfigError, match=r"the labels: '1' and '1\.0' are one number: one"):
+        dataset(data)
+    assert dataset(data, spelling="merged").class_names == ("0", "1")
+    assert dataset(data, spelling="exact").class_names == ("0", "1", "1.0")
+
+
+def test_large_numbers_that_differ_are_different():
+    texts = np.array(["9007199254740993", "9007199254740992"])
+    assert with_one_spelling("data", "the users", texts, None).tolist() == texts.tolist()

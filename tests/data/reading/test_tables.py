@@ -165,7 +165,7 @@ def test_numbers_can_be_categories_and_codes_be_numbers():
     codes = FRAME.assign(floor=np.arange(ROWS) % 4)
     assert content(codes, categories=["floor"]).columns == ("a", *(f"floor={value}" for value in range(4)))
     assert content(codes, numbers=["floor"]).numbers == ("floor",)
-    assert refused(codes, numbers=["flor"]) == "data.numbers: data t has no column 'flor'"
+    assert refused(codes, numbers=["flor"]) == "data.numbers: data t has no column 'flor'; did you mean floor?"
     assert refused(codes.assign(floor=["a", "b"] * 30), numbers=["floor"]) == (
         "data.numbers: data t: column floor holds texts, such as 'a'"
     )
@@ -214,3 +214,10 @@ def test_numbers_too_large_for_float32_are_named_and_infinite_ones_as_before():
     large = FRAME.assign(a=[1e300 * (1 + row) for row in range(ROWS)])
     assert refused(large) == "data t, row 1: a value too large for float32 in column a; scale the column"
     assert "row 1: a value that is not finite in column a; fill it in" in refused(FRAME.assign(a=np.inf))
+
+
+def test_a_name_with_a_comma_stands_in_brackets():
+    line = refused(FRAME.assign(**{"Height, cm": 1.5}), drop=["Height", "cm"])
+    assert line.endswith(
+        "has no column 'Height'; a name with a comma stands in brackets and quotes: --data.drop '[\"Height, cm\"]'"
+    )

@@ -226,3 +226,17 @@ def test_groups_are_texts_and_places_in_time_are_numbers(tmp_path):
         Config(data={"name": name, "drop": ["patient"]}, partition={"test": "last", "order_by": "day"})
     )
     assert found.order.tolist() == [*range(9, -1, -1)]
+
+
+def test_a_folder_may_have_a_file_for_validation(tmp_path, load):
+    for part, rows in (("train", slice(0, 12)), ("val", slice(12, 15)), ("test", slice(15, ROWS))):
+        frame().iloc[rows].to_csv(tmp_path / f"{part}.csv", index=False)
+    found = load(f"csv:{tmp_path}")
+    assert (found.train_rows, found.val_rows, found.test_rows) == (15, 3, 5)
+
+
+def test_names_of_columns_that_stand_there_again_are_refused(tmp_path, refused):
+    table = frame().to_csv(index=False)
+    (tmp_path / "joined.csv").write_text(table + table)
+    line = refused(f"csv:{tmp_path / 'joined.csv'}")
+    assert line.endswith(f"joined.csv: row {ROWS + 1} repeats the names of the columns (1 such rows); delete it")

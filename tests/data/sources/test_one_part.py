@@ -155,7 +155,7 @@ def test_without_names_the_third_value_of_an_item_can_be_the_group():
         (
             FRAME.assign(visit="5.1.26"),
             {"test": "last", "order_by": "visit"},
-            "holds '5.1.26'; numbers, times and dates",
+            "holds '5.1.26'; numbers, and dates and times",
         ),
         (FRAME.assign(patient=FRAME["patient"].where(FRAME.index != 3)), {"test_by": "patient"}, "row 4: no value in"),
         ((np.eye(20), np.arange(20) % 2), {"test_by": "patient"}, "bring dicts, columns by name or a data frame"),
