@@ -11,17 +11,21 @@ from typing import Any
 import torch
 from lightning import LightningModule, Trainer
 from lightning.fabric.plugins.environments.lightning import LightningEnvironment
+from lightning.pytorch.loggers.logger import DummyLogger
 from torch import Tensor
 
-from fedbench.config import Config
+from fedbench.config import Config, TrainConfig
 from fedbench.data.partitions import Partition
 from fedbench.engine.engine import BatchPlan
 from fedbench.engine.fit import Amount, Fit
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
+from fedbench.models.compiled import unwrap
 from fedbench.module import seeds
+from fedbench.module.hooks import LoopContext, overrides
 from fedbench.module.layout import Layout
+from fedbench.module.logs import Logs
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import build_learner, build_model
 from fedbench.runtime.clients.client_data import ClientData
@@ -64,7 +68,8 @@ class ModelFits:
     def _run(self, engine: str, why: str) -> Run:
         keys = self.given.model_dump(include={"model", "data", "train", "evaluate"}, exclude_unset=True)
         keys = {"partition": {"name": "iid", "clients": CLIENTS}, **keys}
-        keys["train"] = {**keys.get("train", {}), "engine": engine, "epochs": 1}
+        # What fedbench adds to a Trainer, or does otherwise at the end of an epoch, says nothing of the model.
+        keys["train"] = {**keys.get("train", {}), "engine": engine, "epochs": 1, "lr_scale": 1.0, "accumulate": 1}
         run = resolve(Config(**keys, rounds=1, checkpoint={"every": 0}, resources={"hosts": 0, "gpus_per_host": 0}))
         dealt = check_run(run)
         return Run(run, dealt[run.seed], engine, why)
@@ -107,11 +112,21 @@ class ModelFits:
         with seeds.preserved_streams():
             seeds.seed_everything(run.seed, "model")
             module = build_model(run)
-        if not any(True for _ in module.parameters()):
-            module.setup("fit")
-            module.configure_model()
+        self._build_in_hooks(module)
+        unwrap(module)
         self.load(module, self.learner.initial())
         return module
+
+    def _build_in_hooks(self, module: LightningModule) -> None:
+        """Calls the hooks in which a module may build itself, once: a Trainer's call would draw new weights."""
+        context = LoopContext(Logs())
+        context.update(max_epochs=self.run.resolved.config.train.epochs or 1)
+        module._trainer = context  # type: ignore[assignment]
+        for hook, given in (("setup", ("fit",)), ("configure_model", ())):
+            if overrides(module, hook):
+                getattr(module, hook)(*given)
+                setattr(module, hook, lambda *_, **__: None)
+        module._trainer = None
 
     @torch.no_grad()
     def load(self, module: LightningModule, weights: Weights) -> None:
@@ -129,9 +144,9 @@ class ModelFits:
             module.configure_optimizers = self._plain_optimizer(module)  # type: ignore[method-assign]
         batches = [[data.batch(index) for index in epoch] for epoch in plan]
         with seeds.preserved_streams(), quiet():
-            trainer = plain_trainer(len(plan), self.run.resolved.config.train.clip_norm)
+            trainer = plain_trainer(len(plan), self.run.resolved.config.train)
             seeds.seed_everything(*data.key, STREAM)
-            trainer.fit(module, Epochs(batches))
+            trainer.fit(module, Epochs(batches, trainer))
         names = dict(module.named_parameters())
         return torch.cat([names[slot.name].detach().flatten() for slot in self.layout.params])
 
@@ -145,30 +160,32 @@ class ModelFits:
 
 
 class Epochs:
-    """Batches in a given order, one epoch per iteration."""
+    """Batches in a given order, those of the trainer's epoch."""
 
-    def __init__(self, batches: list[list[Any]]) -> None:
-        self._length, self._epochs = len(batches[0]) if batches else 0, iter(batches)
+    def __init__(self, batches: list[list[Any]], trainer: Trainer) -> None:
+        self._length, self._epochs, self._trainer = len(batches[0]) if batches else 0, batches, trainer
 
     def __len__(self) -> int:
         return self._length
 
     def __iter__(self) -> Iterator[Any]:
-        yield from next(self._epochs, [])  # lazily: the Trainer asks for an iterator that it does not use
+        epoch = self._trainer.current_epoch
+        yield from self._epochs[epoch] if epoch < len(self._epochs) else []
 
 
-def plain_trainer(epochs: int, clip_norm: float | None) -> Trainer:
-    """A Trainer as in a script, which neither writes nor prints."""
+def plain_trainer(epochs: int, train: TrainConfig) -> Trainer:
+    """A Trainer as in a script, with these keys, which neither writes nor prints."""
     return Trainer(
         max_epochs=epochs,
         accelerator="cpu",
         devices=1,
         plugins=[LightningEnvironment()],
-        logger=False,
+        logger=DummyLogger(),
         enable_checkpointing=False,
         enable_progress_bar=False,
         enable_model_summary=False,
-        gradient_clip_val=clip_norm,
+        gradient_clip_val=train.clip_norm,
+        precision=train.precision,
         limit_val_batches=0,
     )
 

@@ -12,8 +12,19 @@ from fedbench.checks.model_fits import ModelFits
 from fedbench.config import MethodConfig
 from fedbench.config.words import plural
 from fedbench.errors import ConfigError
-from fedbench.module.hooks import CALLED, NEED_TRAINER, NOT_IN_LOOP, READ, misspelt_hooks, overrides
+from fedbench.module.hooks import (
+    CALLED,
+    NEED_TRAINER,
+    NOT_IN_LOOP,
+    READ,
+    LoopContext,
+    as_in_testing,
+    misspelt_hooks,
+    overrides,
+    transferred,
+)
 from fedbench.module.layout import Slot
+from fedbench.module.logs import Logs
 from fedbench.module.weights import Weights
 from fedbench.runtime.build import make_context, make_method
 
@@ -101,9 +112,9 @@ def outputs_in_evaluation(model: ModelFits) -> str:
     module = model.module()
     model.load(module, trained)
     before = {name: value.clone() for name, value in module.named_buffers()}
-    with torch.no_grad():
+    with torch.no_grad(), as_in_testing(module, LoopContext(Logs())):
         module.eval()
-        theirs = module(data.batch(torch.arange(len(data)))[0])
+        theirs = module(transferred(module, data.batch(torch.arange(len(data))), model.learner.device)[0])
     if moved := [name for name, value in module.named_buffers() if not torch.equal(value, before[name])]:
         raise CheckFailure(f"evaluation changes the buffer {moved[0]}: change it only where self.training is true")
     if isinstance(theirs, torch.Tensor) and theirs.shape == ours.shape:

@@ -252,15 +252,15 @@ class Engine:
 
     @contextmanager
     def in_train_mode(self, fit: Fit) -> Iterator[None]:
-        """Train mode, except for wholly frozen modules, and for BatchNorm on data of one sample."""
+        """The modes of the module as built, except for wholly frozen parts, and for BatchNorm on data of one sample."""
         move = fit.move
-        self.flat.module.train()
+        self.flat.restore_modes()
         if move is not None and move.frozen == "norm_eval":
             for name, norm in self._batchnorms.items():
-                norm.training = any(self._moving(name, move))
+                norm.training &= any(self._moving(name, move))
         elif move is not None and move.frozen == "eval":
             for name, module in self.flat.module.named_modules():
-                module.training = all(self._moving(name, move))
+                module.training &= all(self._moving(name, move))
         if fit.has_single_sample:
             for norm in self._batchnorms.values():
                 norm.eval()

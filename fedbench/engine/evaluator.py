@@ -15,8 +15,18 @@ from fedbench.errors import ConfigError
 from fedbench.models.compiled import without_compiler
 from fedbench.module import seeds
 from fedbench.module.flat import FlatModule
-from fedbench.module.hooks import Hooks, takes_index, tested_by
+from fedbench.module.hooks import (
+    TRANSFER,
+    Hooks,
+    LoopContext,
+    as_in_testing,
+    overrides,
+    takes_index,
+    tested_by,
+    transferred,
+)
 from fedbench.module.inputs import batch_for, inputs_of
+from fedbench.module.logs import Logs
 from fedbench.module.weights import Weights
 from fedbench.tasks import Score, Task, mean_of
 
@@ -33,6 +43,8 @@ class Evaluator:
     ) -> None:
         self.flat, self.task, self.batch_size, self.by_batches = flat, task, batch_size, by_batches
         self._hooks, self._silence = hooks, hooks.logs.silence if hooks else nullcontext
+        self._context = hooks.context if hooks else LoopContext(Logs())
+        self._transfers = any(overrides(flat.module, hook) for hook in TRANSFER)
         self._squares: SquaredGradients | None = None
         self._order: list[str] | None = None
 
@@ -44,7 +56,7 @@ class Evaluator:
         modes = [(m, m.training) for m in self.flat.module.modules() if m.training]
         self.flat.module.eval()
         try:
-            with seeds.preserved_torch_stream(), self._silence():
+            with seeds.preserved_torch_stream(), self._silence(), as_in_testing(self.flat.module, self._context):
                 seeds.seed_torch(seeds.derive(*key, "evaluate"))
                 yield
         finally:
@@ -119,7 +131,7 @@ class Evaluator:
             getattr(module, f"on_{stage}_epoch_start")()
             for number, index in enumerate(self._in_order(data, self.batch_size)):
                 hooks.logs.batch_size = len(index)
-                getattr(module, step)(batch_for(module, data.batch(index)), *([number] if indexed else []))
+                getattr(module, step)(batch_for(module, self.batch(data, index)), *([number] if indexed else []))
             getattr(module, f"on_{stage}_epoch_end")()
         hooks.reset_metrics()
         return {f"{step}/{name}": (value * len(data), len(data)) for name, value in values.items()}
@@ -128,9 +140,14 @@ class Evaluator:
         predictions = []
         with self.evaluating(weights, *data.key), torch.no_grad(), self.flat.autocast():
             for index in self._in_order(data, self.batch_size):
-                x, y = data.batch(index)
+                x, y = self.batch(data, index)
                 predictions.append((outputs_of(self.flat.module(x)), y))
         return predictions
+
+    def batch(self, data: Batches, index: Tensor) -> tuple[Tensor, Tensor]:
+        """The inputs and targets at these places, after the module's transfer hooks."""
+        batch = data.batch(index)
+        return transferred(self.flat.module, batch, self.flat.device) if self._transfers else batch
 
     def _loss_of(self, output: Any, targets: Tensor, reduction: str = "mean") -> Tensor:
         """The task's loss of forward's result."""
@@ -164,7 +181,7 @@ class Evaluator:
         """Gradient `[N]` of the task's mean loss over all data in evaluation mode, float64."""
         total = torch.zeros_like(self.flat.w, dtype=torch.float64)
         for index in self._in_order(data, self.batch_size):
-            total.add_(self.gradient(weights, data.batch(index))[1], alpha=len(index) / len(data))
+            total.add_(self.gradient(weights, self.batch(data, index))[1], alpha=len(index) / len(data))
         return total
 
     def squared_gradients(self, weights: Weights, data: Batches) -> Tensor:
@@ -175,7 +192,7 @@ class Evaluator:
         total, squares = torch.zeros_like(self.flat.w, dtype=torch.float64), self._squared_gradients(data)
         with self.evaluating(weights, *data.key), self.flat.autocast():
             for index in self._in_order(data, squares.at_once):
-                for slot, part in zip(self.flat.layout.params, squares(*data.batch(index)), strict=True):
+                for slot, part in zip(self.flat.layout.params, squares(*self.batch(data, index)), strict=True):
                     slot.view(total).add_(part)
         return total.div_(len(data))
 

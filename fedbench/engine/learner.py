@@ -22,6 +22,7 @@ from fedbench.engine.module_optimizer import OptimizerFacts, try_optimizer
 from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_method
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.trainer import TrainerEngine
+from fedbench.errors import as_config_error
 from fedbench.models.state_dicts import load_state_dict
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, overrides
@@ -58,10 +59,13 @@ class Learner:
         private: PrivateSteps | None = None,
     ) -> None:
         hooks = Hooks(module) if train.engine != "trainer" else None
-        if overrides(module, "setup"):
-            module.setup("fit")
-        if overrides(module, "configure_model"):
-            module.configure_model()
+        if hooks is not None:
+            hooks.context.update(max_epochs=train.epochs or 1)
+        with as_config_error(f"model {type(module).__name__}: setup fails"):
+            if overrides(module, "setup"):
+                module.setup("fit")
+            if overrides(module, "configure_model"):
+                module.configure_model()
         if weights:
             load_state_dict(module, weights)
         self.train, self.task = train, task or load("classification")

@@ -17,9 +17,10 @@ from fedbench.module.hooks import misspelt_hooks, tested_by
 from fedbench.module.inputs import inputs_of
 from fedbench.module.weights import Weights
 from fedbench.tasks import TASKS
+from fedbench.tasks.class_numbers import first_of
 from fedbench.tasks.task import check_score
 
-WEIGHT_FACTORS = (1.0, -1.0, 20.0, -20.0)
+WEIGHT_FACTORS = (1.0, -1.0, 1e3, -1e3)
 """By which weights are multiplied to see whether outputs are bounded."""
 
 
@@ -27,7 +28,8 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
     """Tries a forward pass and a gradient step; returns remarks. Raises ConfigError for what would fail in round 1."""
     flat, name = learner.flat, type(learner.module).__name__
     # As many samples as outputs would hide that a model exchanges the two.
-    x, y = data.batch(torch.arange(min(3 if outputs == 2 else 2, len(data)), device=learner.device))
+    few = torch.arange(min(3 if outputs == 2 else 2, len(data)), device=learner.device)
+    x, y = data.batch(few)
     inputs = inputs_of(learner.module)
     given = f"of shape {tuple(x.shape[1:])}, {str(x.dtype).removeprefix('torch.')}"
     if x.dtype == torch.int64:
@@ -36,6 +38,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
         given = f"{inputs.fields}{inputs.note(type(learner.module).forward)}"
     failure = f"model {name} fails on samples {given}"
     with as_config_error(failure), learner.evaluator.evaluating(flat.initial()), torch.no_grad(), flat.autocast():
+        x = learner.evaluator.batch(data, few)[0]
         output = flat.module(x)
     check_outputs(learner, output, len(x), outputs, tuple(y.shape[1:]))
     batches = f" on batches {inputs.fields.description}" if inputs else ""
@@ -53,7 +56,8 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
 
 def output_remarks(learner: Learner, data: Batches) -> list[str]:
     """What is to be said of a model's outputs for two samples."""
-    if not learner.task.classes or not _are_probabilities(outputs_on(learner, learner.initial(), first_of(data, 2))):
+    outputs = outputs_on(learner, learner.initial(), first_inputs(data, 2))
+    if not learner.task.classes or not _are_probabilities(outputs):
         return []
     return [
         f"model {type(learner.module).__name__}: forward(x) returns probabilities, which add up to 1: the reported "
@@ -61,7 +65,7 @@ def output_remarks(learner: Learner, data: Batches) -> list[str]:
     ]
 
 
-def first_of(data: Batches, count: int) -> Tensor:
+def first_inputs(data: Batches, count: int) -> Tensor:
     """The inputs of the first samples."""
     return data.batch(torch.arange(min(count, len(data))))[0]
 
@@ -153,6 +157,11 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
         "the model where a method does that (method.buffers = private: they stay at the clients)"
         for copy in learner.flat.copies
     ]
+    if outer := [name for name in learner.flat.resting if name.rpartition(".")[0] not in learner.flat.resting]:
+        lines.append(
+            f"model {type(learner.module).__name__}: built in evaluation mode, in which they stay in training, as in "
+            f"Lightning: {first_of(outer)}; call train() in __init__ if Dropout and BatchNorm shall train"
+        )
     if learner.left_out:
         lines.append(
             f"model {type(learner.module).__name__}: the optimiser of its configure_optimizers lacks "

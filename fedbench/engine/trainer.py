@@ -51,7 +51,7 @@ class TrainerEngine(Engine):
             with _quiet(), _as_asked(self, steps):
                 trainer = _trainer(self, len(plan), steps)
                 try:
-                    trainer.fit(self.flat.module, PlannedBatches(self, fit, plan))
+                    trainer.fit(self.flat.module, PlannedBatches(self, fit, plan, trainer))
                 except MisconfigurationException as error:
                     raise ConfigError(f"lightning.Trainer: {first_line(error)}") from error
                 finally:
@@ -69,14 +69,14 @@ class TrainerEngine(Engine):
 
 
 class PlannedBatches:
-    """The batches of a fit, one epoch per iteration. No DataLoader, which would draw from the global random stream.
+    """The batches of the trainer's epoch of a fit. No DataLoader, which would draw from the global random stream.
 
     Its length is the number of batches of an epoch, if all epochs have the same.
     """
 
-    def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan) -> None:
-        self._lengths = {len(epoch) for epoch in plan}
-        self._data, self._second, self._epochs = engine.training_data(fit), engine.second_batches(fit), iter(plan)
+    def __init__(self, engine: Engine, fit: Fit, plan: BatchPlan, trainer: Trainer) -> None:
+        self._lengths, self._plan, self._trainer = {len(epoch) for epoch in plan}, plan, trainer
+        self._data, self._second = engine.training_data(fit), engine.second_batches(fit)
         self._module = engine.flat.module if fit.loss is None else None
 
     def __len__(self) -> int:
@@ -86,7 +86,8 @@ class PlannedBatches:
         return length
 
     def __iter__(self) -> Iterator[Any]:
-        for index in next(self._epochs, []):
+        epoch = self._trainer.current_epoch
+        for index in self._plan[epoch] if epoch < len(self._plan) else []:
             batch: Any = self._data.batch(index)
             if self._second is not None:
                 batch = batch, next(self._second)

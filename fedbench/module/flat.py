@@ -61,6 +61,9 @@ class FlatModule:
         frozen = [(n, p) for n, p in module.named_parameters() if not p.requires_grad]
         self._frozen = [(n, p, p.detach().clone()) for n, p in frozen if not any(is_under(n, c) for c in self.copies)]
         self.bind()
+        own_train = any(type(part).train is not nn.Module.train for part in module.modules())
+        self.resting = [] if own_train else [name for name, part in module.named_modules() if not part.training]
+        """The dotted names of submodules that were built in evaluation mode, in which they stay in training."""
         self._initial = self.weights()
         self._attributes = Attributes(module)
         self.forgotten: dict[str, None] = {}
@@ -106,6 +109,15 @@ class FlatModule:
             values = values.to(self.device)
             for slot in slots:
                 self.buffer(slot).copy_(slot.view(values))
+
+    def restore_modes(self) -> None:
+        """Train mode, but for the parts that were built in evaluation mode: a Trainer leaves modes as they are.
+
+        A model with a `train` of its own decides by that.
+        """
+        self.module.train()
+        for name in self.resting:
+            self.module.get_submodule(name).training = False
 
     def forget(self) -> None:
         """Makes all attributes that are no buffers as they were, so that nothing gets from one client to another."""

@@ -134,11 +134,29 @@ class Hooks:
 
     def transfer(self, batch: Any, device: Any) -> Any:
         """The batch after the transfer hooks; fedbench's batches are on the device already."""
-        for hook in TRANSFER:
-            if hook in self.calls:
-                given = (device,) if hook == "transfer_batch_to_device" else ()
-                batch = self.calls[hook](batch, *given, 0)
-        return batch
+        return transferred(self.module, batch, device)
+
+
+def transferred(module: LightningModule, batch: Any, device: Any) -> Any:
+    """The batch after a module's own transfer hooks."""
+    for hook in TRANSFER:
+        if overrides(module, hook):
+            given = (device,) if hook == "transfer_batch_to_device" else ()
+            batch = getattr(module, hook)(batch, *given, 0)
+    return batch
+
+
+@contextmanager
+def as_in_testing(module: LightningModule, context: LoopContext) -> Iterator[None]:
+    """A block in which the module's trainer says that it tests."""
+    trainer = module._trainer
+    module._trainer = context  # type: ignore[assignment]
+    context.update(training=False, testing=True)
+    try:
+        yield
+    finally:
+        context.update(training=True, testing=False)
+        module._trainer = trainer
 
 
 def refuse(module: LightningModule) -> None:

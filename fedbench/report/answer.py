@@ -198,7 +198,6 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
     if test.leader is None:
         return "Every method failed." if study.failed_methods else "No method has been evaluated yet."
     leader, rest, margin = test.leader, test.candidates[1:], margin_text(study)
-    factor = study.metric.factor
     if not test.look and not test.needs:
         return f"Nothing can be decided: there is no run to compare {leader} with."
     if not test.look:
@@ -209,7 +208,7 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
         return f"Not decided after {seeds}: {reached}, and {join_words(rest)} may still be the best."
     doubt = doubt_of_winner(study, test)
     if test.ending == "winner":
-        if not test.out:
+        if not test.out and test.candidates == [leader]:
             return f"{reached}; there is nothing to compare it with{f', because {doubt}' if doubt else ''}."
         if doubt:
             return f"{reached} and beats all others, decided after {seeds}; but {doubt}, so no winner is named."
@@ -219,7 +218,8 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
         return f"{reached}; equal to it within {margin}: {join_words(rest)}, decided after {seeds}{but}."
     if test.ending == "within":
         return f"{reached} and is best or within {margin} of the best; {join_words(rest)} may be better ({seeds}){but}."
-    far = [label for label in rest if test.behind[label].high >= (study.plan.stopping_rule or {})["margin"] / factor]
+    least = (study.plan.stopping_rule or {})["margin"] / study.metric.factor
+    far = [label for label in rest if label not in test.behind or test.behind[label].high >= least]
     return f"Undecided: {reached}, but {join_words(far or rest)} may be better by {margin} or more ({seeds})."
 
 

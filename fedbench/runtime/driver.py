@@ -31,7 +31,7 @@ from fedbench.runtime.states.checkpoint import Checkpoints
 from fedbench.runtime.states.store import Versions
 from fedbench.runtime.uploads.chain import UploadChain
 from fedbench.runtime.uploads.privacy import refuse_answers
-from fedbench.runtime.warnings import first_warnings
+from fedbench.runtime.warnings import first_warnings, warn_of_outputs
 
 
 class Driver:
@@ -65,7 +65,7 @@ class Driver:
         self.observers = build_observers(parts, setup, self.calendar, self.keeping, recorder, on_event)
         self.remarks = RemarkLog(recorder, on_event)
         ours = [*self.observers.first_remarks(), *self.uploads.first_remarks()]
-        self.warnings = [*warnings, *first_warnings(parts, setup.partition), *ours]
+        self.warnings = [*warnings, *first_warnings(parts), *ours]
         self.last = min(pause or self.config.rounds, self.config.rounds)
         keys = self.config.checkpoint
         self.checkpoints = Checkpoints(recorder.folder / "checkpoint", keys.every, self.config.rounds, keys.keep)
@@ -88,7 +88,8 @@ class Driver:
         largest = max(trees.nbytes(model.learner.initial()) for model in parts.models)
         states, messages = parts.context.clients * largest, 2 * parts.context.participants_per_round * largest
         setup = Setup(config, seed, dealt, known, state_bytes=states, message_bytes=messages)
-        return cls(parts, setup, hosts, recorder, on_event, [*dataset.remarks, *dealt.warnings], pause)
+        lines = [*dataset.remarks, *dealt.warnings, *warn_of_outputs(parts, dealt)]
+        return cls(parts, setup, hosts, recorder, on_event, lines, pause)
 
     @property
     def server(self) -> ServerState:

@@ -27,13 +27,12 @@ from fedbench.tasks import Task, mean_of
 from fedbench.user_code.given_model import copies_instance
 
 
-def first_warnings(parts: RunParts, partition: Partition) -> list[str]:
+def first_warnings(parts: RunParts) -> list[str]:
     """The warnings of a run's models, method and configuration. Raises ConfigError if the method refuses them."""
     config, method, models = parts.run.config, parts.method, parts.models
     of_method = method_warnings(method, config.method.name)
     return [
         *(line for model in models for line in model_warnings(model.learner, parts.context.sizes)),
-        *(line for model in models for line in warn_of_outputs(model, partition)),
         *(line for model in models for line in warn_of_instance(model.model)),
         *config_warnings(config),
         *warn_of_schedules(method, [*dict.fromkeys(name for model in models for name in model.learner.schedules)]),
@@ -62,10 +61,12 @@ def method_warnings(method: Method, name: str) -> list[str]:
 
 
 def warn_of_outputs(parts: RunParts, partition: Partition) -> list[str]:
-    """Warns of what a model returns for samples of the first client."""
-    run, learner = parts.run, parts.learner
-    held = ClientData(run.config, run.dataset, partition, learner.device, learner.dtype)
-    return output_remarks(learner, held.split([0], "train", (parts.seed, 0, 0)))
+    """Warns of what models return for samples of the first client."""
+    run, lines = parts.run, list[str]()
+    for learner in (model.learner for model in parts.models):
+        held = ClientData(run.config, run.dataset, partition, learner.device, learner.dtype)
+        lines += output_remarks(learner, held.split([0], "train", (parts.seed, 0, 0)))
+    return lines
 
 
 def warn_of_instance(name: str) -> list[str]:

@@ -30,7 +30,7 @@ from fedbench.runtime.evaluation.unscored import unscored_before
 from fedbench.runtime.kept.paths import MODELS_FOLDER
 from fedbench.runtime.ray import cluster
 from fedbench.runtime.resolved import ResolvedRun
-from fedbench.runtime.warnings import config_warnings, first_warnings
+from fedbench.runtime.warnings import config_warnings, first_warnings, warn_of_outputs
 from fedbench.studies.cost import Cost, not_here
 from fedbench.studies.stages import shown_in_notebook
 from fedbench.studies.study_result import StudyResult
@@ -186,7 +186,8 @@ def data_lines(run: ResolvedRun, partitions: Mapping[int, Partition]) -> list[st
 def first_lines(run: ResolvedRun, dealt: Partition, seed: int) -> list[str]:
     """The remarks and warnings about data, partition, model and method of one seed. Raises ConfigError."""
     before = [*run.dataset.remarks, *dealt.warnings, *unscored_before(run, dealt, seed)]
-    return [*before, *first_warnings(build_parts(run, dealt, seed), dealt)]
+    parts = build_parts(run, dealt, seed)
+    return [*before, *warn_of_outputs(parts, dealt), *first_warnings(parts)]
 
 
 def jobs_of(config: Config, folder: Path) -> list[Job]:

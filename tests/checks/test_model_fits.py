@@ -1,4 +1,8 @@
+from types import SimpleNamespace
+
+import pytest
 import torch
+from torch import nn
 
 from fedbench.checks.model_fits import Epochs, ModelFits
 from fedbench.config import Config
@@ -24,8 +28,30 @@ def test_a_model_that_needs_a_trainer_has_one():
     assert "optimises manually" in run.why
 
 
-def test_an_iterator_that_is_not_used_takes_no_epoch():
-    epochs = Epochs([[1, 2], [3, 4]])
-    iter(epochs)
+def test_batches_are_those_of_the_trainers_epoch_however_often_they_are_read():
+    trainer = SimpleNamespace(current_epoch=0)
+    epochs = Epochs([[1, 2], [3, 4]], trainer)
     assert len(epochs) == 2
-    assert [list(epochs), list(epochs), list(epochs)] == [[1, 2], [3, 4], []]
+    assert [list(epochs), list(epochs)] == [[1, 2], [1, 2]]
+    for trainer.current_epoch, batches in ((1, [3, 4]), (2, [])):
+        assert list(epochs) == batches
+
+
+class InSetup(Net):
+    """Builds itself in setup, and asks for a logger."""
+
+    def setup(self, stage):
+        self.later = nn.Linear(10, 10)
+
+    def forward(self, x):
+        return self.later(super().forward(x))
+
+    def training_step(self, batch, batch_idx):
+        self.logger.log_metrics({"seen": 1.0})
+        return super().training_step(batch, batch_idx)
+
+
+@pytest.mark.parametrize("train", [{}, {"accumulate": 2}, {"precision": "64-true"}, {"lr_scale": 0.5}])
+def test_plain_lightning_has_the_keys_of_the_run(train):
+    fits = ModelFits(Config(model=InSetup, train=train))
+    assert torch.allclose(fits.fit(0).params, fits.in_lightning(0), rtol=0, atol=1e-6)

@@ -277,3 +277,22 @@ def test_compiled_layers_that_have_worked_before_are_entered_too():
         model(x)
         found.append(layer_order(model, x))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_batches_are_changed_by_transfer_hooks_in_evaluation_too(learner, net, blobs, engine):
+    seen = []
+
+    class Scaled(net):
+        def on_after_batch_transfer(self, batch, dataloader_idx):
+            seen.append((self.trainer.training, self.trainer.testing))
+            return batch[0] * 3 - 1, batch[1]
+
+    trained, plain, data = learner(Scaled, engine=engine), learner(net), blobs(18)
+    weights = trained.initial()
+    expected = plain.flat.module.eval()(data.x * 3 - 1)
+    assert torch.equal(trained.logits(weights, data), expected)
+    assert set(seen) == {(False, True)}
+    assert mean_of(trained.evaluate(weights, data), "loss") == pytest.approx(float(F.cross_entropy(expected, data.y)))
+    trained.fit(Fit(weights, data))
+    assert seen[-1] == (True, False)

@@ -1,15 +1,21 @@
 """What is tried of a model before round 1, and what is said of it."""
 
 import warnings
+from functools import partial
 
 import pytest
 import torch
+from lightning import LightningModule
+from torch import nn
 from torch.nn import functional as F
 from torch.optim.swa_utils import AveragedModel
 
+from fedbench.config import TrainConfig
 from fedbench.engine.fit import Fit
+from fedbench.engine.learner import Learner
 from fedbench.engine.probe import model_warnings, probe
 from fedbench.errors import ConfigError
+from fedbench.tasks import load
 
 
 def streams():
@@ -153,3 +159,39 @@ def test_whole_numbers_that_a_model_wants_as_floats_name_the_key(learner, net):
 
     with pytest.raises(ConfigError, match=r"int64 \(tokens; --data.kind feature reads whole numbers as floats\): "):
         probe(learner(net), Tokens(), 3)
+
+
+class Bits(LightningModule):
+    """One logit, or what a function makes of it."""
+
+    def __init__(self, after=lambda logit: logit):
+        super().__init__()
+        self.body, self.after = nn.Linear(6, 1), after
+
+    def forward(self, x):
+        return self.after(self.body(x))
+
+    def training_step(self, batch, batch_idx):
+        return self.forward(batch[0]).mean()
+
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+
+
+@pytest.mark.parametrize("bounded", [torch.sigmoid, lambda logit: logit.sigmoid() * 0.9])
+def test_outputs_between_0_and_1_are_refused_where_logits_are_meant(blobs, bounded):
+    binary = partial(Learner, train=TrainConfig(epochs=1, batch_size=4), optimizer="module", task=load("binary"))
+    with pytest.raises(ConfigError, match="return what stands before the sigmoid, and train"):
+        probe(binary(Bits(bounded)), blobs(8), 2)
+    for fine in (lambda logit: logit, torch.relu, lambda logit: 0 * logit):
+        assert probe(binary(Bits(fine)), blobs(8), 2) == []
+
+
+def test_parts_that_were_built_in_evaluation_mode_are_named(learner, conv_net):
+    class Resting(conv_net):
+        def __init__(self):
+            super().__init__()
+            self.norm = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()).eval()
+
+    (line,) = [line for line in model_warnings(learner(Resting), [5]) if "evaluation mode" in line]
+    assert "in which they stay in training, as in Lightning: norm;" in line

@@ -667,3 +667,65 @@ def test_losses_are_means_over_batches_however_many_make_a_step(learner, net, bl
         trained.fit(Fit(trained.initial(), blobs(18), step=Step(lr=1e-9)))
         losses.append(trained.ledger.loss)
     assert losses[1:] == pytest.approx([losses[0]] * 2, rel=1e-5)
+
+
+def test_a_model_that_reads_the_training_batches_before_it_trains_on_them_trains_on_all(learner, net, blobs, same):
+    class Reads(net):
+        def on_train_start(self):
+            self.read = sum(len(y) for _, y in self.trainer.train_dataloader)
+            next(iter(self.trainer.train_dataloader))
+
+    data, fits = blobs(18), []
+    for kind in (net, Reads):
+        trained = learner(kind, engine="trainer", epochs=3, batch_size=4)
+        fits.append(trained.fit(Fit(trained.initial(), data)))
+        assert trained.ledger.steps == 15
+    assert same(*fits)
+
+
+def test_parts_that_were_built_in_evaluation_mode_stay_in_it(both, net, blobs):
+    class Resting(net):
+        def __init__(self):
+            super().__init__()
+            self.resting = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5)).eval()
+
+        def forward(self, x):
+            assert not self.resting.training
+            return super().forward(self.resting(x))
+
+    trained = both(Resting, blobs(18))
+    assert trained.counters.tolist() == [0], "no batch was tracked"
+
+
+def test_a_train_of_the_models_own_decides_on_modes(learner, net, blobs):
+    class Own(net):
+        def train(self, mode=True):
+            super().train(mode)
+            self.body.eval()
+            return self
+
+        def training_step(self, batch, batch_idx):
+            assert self.training
+            assert not self.body.training
+            return super().training_step(batch, batch_idx)
+
+    trained = learner(Own)
+    trained.fit(Fit(trained.initial(), blobs(18)))
+
+
+@pytest.mark.parametrize("engine", ["loop", "trainer"])
+def test_setup_that_fails_is_one_line(learner, net, engine):
+    class Failing(net):
+        def setup(self, stage):
+            raise ValueError("no file")
+
+    with pytest.raises(ConfigError, match="model Failing: setup fails: ValueError: no file"):
+        learner(Failing, engine=engine)
+
+
+def test_setup_knows_the_epochs_of_a_fit(learner, net):
+    class Asks(net):
+        def setup(self, stage):
+            self.epochs = self.trainer.max_epochs
+
+    assert learner(Asks, epochs=3).module.epochs == 3

@@ -234,7 +234,7 @@ def test_settings_with_sequential_tests_are_answered_one_by_one(tmp_path):
     first, second = survey.studies
     state = {"look": 5, "candidates": ["fedcac", "fedper"], "seeds": dict.fromkeys(FEW, 5)}
     for more, words in (
-        ({"ending": "tie"}, "fedcac is the best, equal to it within 2 points: fedper"),
+        ({"ending": "tie"}, "fedcac leads, equal to it within 2 points: fedper"),
         ({"ending": "within"}, "fedcac is best or within 2 points of the best, and fedper may be better"),
         ({"ending": "open"}, "it is undecided: fedcac and fedper may be the best"),
         ({"needs": {"fedper": 8}}, "it is not decided yet: fedcac and fedper may be the best"),

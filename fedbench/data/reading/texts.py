@@ -13,8 +13,9 @@ import pyarrow.compute as pc
 
 WHOLE = r"[-+]?[0-9]+"
 TEXT = pd.StringDtype("pyarrow")
-DECIMAL = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)"
-NUMBER = rf"{DECIMAL}([eE][-+]?[0-9]+)?"
+NUMBER = r"[-+]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][-+]?[0-9]+)?"
+DECIMAL = r"[-+]?((0|[1-9][0-9]*)(\.[0-9]*)?|\.[0-9]+)"
+"""Numbers that are no codes, as those with a zero in front or an exponent may be."""
 TRUTH = r"[Tt]rue|[Ff]alse|TRUE|FALSE"
 NO_NUMBER = ("NA", "N/A", "n/a", "<NA>", "#N/A", "NaN", "nan", "-nan", "NULL", "null", "None", "none")
 """Texts for missing numbers in tables."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader
 
-from fedbench.data.reading.texts import NO_NUMBER, NUMBER, TRUTH
+from fedbench.data.reading.texts import DECIMAL, NO_NUMBER, NUMBER, TRUTH
 
 About = Mapping[str, Any]
 """The content of model.json (`about_model`)."""
@@ -56,6 +56,7 @@ def _script(about: About, form: str, file: str, imports: Sequence[str], point: b
         fills=any("fill" in column for column in columns),
         missing=NO_NUMBER,
         number=repr(NUMBER),
+        decimal=repr(DECIMAL),
         truth=repr(TRUTH),
         point=point,
         names=class_names(about),

@@ -73,3 +73,8 @@ def test_one_number_in_two_spellings_is_asked_about():
 def test_large_numbers_that_differ_are_different():
     texts = np.array(["9007199254740993", "9007199254740992"])
     assert with_one_spelling("data", "the users", texts, None).tolist() == texts.tolist()
+
+
+def test_codes_are_no_numbers():
+    for texts in (["12", "0012"], ["1e3", "1000"], ["-", "+"]):
+        assert with_one_spelling("data", "the users", np.array(texts), None).tolist() == texts
