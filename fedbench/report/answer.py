@@ -232,6 +232,8 @@ def settings_answer(survey: SettingsStudy) -> str:
         return "There is nothing to compare yet."
     first, second, *others = ranking.ranks
     where = plural(len(survey.settings), "setting")
+    if len({round(rank, 6) for rank in ranking.ranks.values()}) == 1:
+        return f"All {len(ranking.ranks)} methods have the same mean rank over {where}."
     best = f"{first} has the best mean rank over {where}: {ranking.ranks[first]:.2f} of {len(ranking.ranks)}"
     ties = next((group for group in ranking.groups if first in group), [])
     if ties:

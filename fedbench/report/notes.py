@@ -1,6 +1,7 @@
 """The lines under an answer: methods against local training, doubts, failures, what is open, and what is promised."""
 
 from collections.abc import Mapping, Sequence
+from math import isfinite
 
 from fedbench.config.words import plural
 from fedbench.report.answer import span, within
@@ -228,7 +229,7 @@ def settings_notes(survey: SettingsStudy) -> list[str]:
         return sequential_settings_notes(survey)
     ranking = survey.ranking
     lines = []
-    if ranking.friedman is not None:
+    if ranking.friedman is not None and isfinite(ranking.friedman):
         lines.append(
             f"Friedman's test over {ranking.blocks} blocks (a block is a setting and a seed): "
             f"p {p_text(ranking.friedman)}; pairs by Wilcoxon's signed-rank test with Holm's correction."

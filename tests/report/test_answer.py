@@ -11,6 +11,7 @@ from fedbench.report.answer import (
     best_for_sure,
     compared_answer,
     comparison_answer,
+    gain_text,
     lead,
     sequential_answer,
     settings_answer,
@@ -25,7 +26,7 @@ from fedbench.results.contrasts import Contrast
 from fedbench.results.plan import Plan
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import interval
-from fedbench.results.verdict import Bound
+from fedbench.results.verdict import Bound, Verdict
 from fedbench.tasks import load
 from tests.report.conftest import judged
 from tests.report.reading import Make, page_of
@@ -267,3 +268,40 @@ def test_what_pools_the_data_never_competes_whatever_its_label(make_comparison: 
             *study.sequential_test.over_local,
             *study.sequential_test.needs,
         }
+
+
+def test_a_rival_that_lacks_a_seed_may_be_better_than_the_winner_of_a_sequential_test(make_comparison: Make) -> None:
+    levels = {"local": 0.6, "fedper": 0.7, "fedcac": 0.9}
+    said = answer_of(make_comparison(levels, fail={"fedcac": (3,)}, **SEQUENTIAL))
+    assert said.startswith("fedper reached ")
+    assert said.endswith("decided after 5 seeds; but 1 of 5 seeds of fedcac failed, so no winner is named.")
+    study = Study.load(make_comparison(levels, fail={"fedcac": (3,)}, **SEQUENTIAL))
+    board = {row.label: row.standing.who_is_best for row in leaderboard(study)}
+    assert board["fedper"] == "ahead of all, but in doubt"
+
+
+def test_a_method_with_nobody_to_compare_with_is_not_the_best(make_comparison: Make) -> None:
+    alone = {"fedper": 0.6, "centralized": 0.9}
+    assert answer_of(make_comparison(alone, **SEQUENTIAL)).endswith("; there is nothing to compare it with.")
+
+
+def test_the_best_of_a_grid_is_ahead_of_all_and_not_behind_all(make_grid: Make) -> None:
+    for gain, best in ((0.2, "fedcac"), (-0.2, None)):
+        study = Study.load(make_grid(gain=gain, seeds=FIVE))
+        assert ahead_of_all(study, leaderboard(study)) == best
+
+
+def test_the_best_mean_may_be_behind_over_common_seeds(make_comparison: Make) -> None:
+    study = Study.load(make_comparison({"fedper": 0.7, "fedcac": 0.8}, seeds=FIVE))
+    first, rival = leaderboard(study)
+    assert ", the best of 2 methods and " in comparison_answer(study, [first, rival])
+    vars(rival)["behind"] = replace(rival.behind, interval=interval([-0.02, -0.03, -0.025]))
+    said = comparison_answer(study, [first, rival])
+    assert ", the best mean of 2 methods, but over the seeds of both it is 2.5 points behind fedper (" in said
+    assert said.endswith("), so no winner is named.")
+
+
+def test_equal_differences_over_few_seeds_may_be_chance():
+    gain, metric = interval([0.01] * 3), load("classification").primary
+    said = gain_text(metric, gain, Verdict("fedcac", "local", gain))
+    assert said.endswith("; all seeds show the same, so with 3 seeds it is undecided whether collaboration helped.")

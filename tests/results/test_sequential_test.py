@@ -1,10 +1,13 @@
 """Sequential tests of methods with known scores: what is told after which look, and who gets further seeds."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from fedbench.results.plan import Entry, Plan
 from fedbench.results.rotations import RotatedScores
 from fedbench.results.sample_error import Deviations
 from fedbench.results.sequential_test import (
@@ -15,8 +18,12 @@ from fedbench.results.sequential_test import (
     Rules,
     SequentialTest,
     judge,
+    lacks_score,
     no_seeds_decide,
+    scores_by_seed,
 )
+from fedbench.results.tables import LAST
+from fedbench.tasks import load
 
 FAST = 2000
 
@@ -302,3 +309,29 @@ def test_what_no_seeds_decide_is_given_up_and_said():
     assert no_seeds_decide(bound, 2, RULES)
     assert not no_seeds_decide(replace(bound, samples=0.0), 2, RULES)
     assert not no_seeds_decide(replace(bound, samples=0.1), 2, RULES), "clearly better on these rows"
+
+
+def test_what_was_told_of_local_training_bounds_the_difference_from_it():
+    draw = np.random.default_rng(0)
+    local = 80 + draw.normal(size=12)
+    levels = {
+        "local": local,
+        "near": local + 0.05 * draw.normal(size=12),
+        "noisy": local - 0.4 + 3.5 * draw.normal(size=12),
+    }
+    test = run(levels, Rules(1.0, 12))
+    assert (test.leader, test.over_local["near"].relation) == ("local", "equal")
+    told, behind = test.over_local["near"].interval, test.behind["near"]
+    assert told.low <= behind.low <= behind.high <= told.high < 1.0
+    assert test.behind["noisy"].high >= 1.0
+
+
+def test_a_finished_seed_without_a_finite_score_is_no_gap_that_more_runs_fill():
+    entries = [Entry("final", "a", {}, seed, f"a{seed}", "done", None) for seed in range(3)]
+    plan = Plan("compare", None, {}, entries, {})
+    column = f"test_{load('classification').primary.name}"
+    for last, lacks in ((0.5, False), (np.nan, True)):
+        rows = pd.DataFrame({"seed": [0, 1, 2], column: [0.5, 0.6, last]})
+        scores = SimpleNamespace(metric=load("classification").primary, rows={("a", plan.point, LAST): rows})
+        assert lacks_score(plan, scores, "a") == lacks
+        assert scores_by_seed(plan, scores, "a") == [0.5, 0.6, 0.5][: 2 if lacks else 3]

@@ -68,3 +68,9 @@ def test_a_contrast_may_be_clear_by_itself_only():
     assert (found.relation, found.relation_alone, found.signs_without_doubt) == ("open", "better", (0, 1))
     assert replace(found, p=0.06).relation_alone == "open"
     assert replace(found, p_adjusted=0.04).relation == "better"
+
+
+@pytest.mark.parametrize(("seeds", "relation"), [(3, "open"), (5, "open"), (6, "better")])
+def test_equal_differences_decide_once_their_signs_do(seeds, relation):
+    assert relation_of_interval(interval([0.01] * seeds)) == relation
+    assert relation_of_interval(interval([0.0] * seeds), margin=0.1) == "equal"

@@ -242,3 +242,8 @@ def test_the_number_of_runs_at_once_is_a_count():
     for mistake in ("a", 0, True):
         with pytest.raises(ConfigError, match=rf"trials = {mistake!r}: must be a whole number >= 1"):
             grid(Config(method="fedper"), trials=mistake)
+
+
+def test_pooled_training_alone_is_nobody_to_compare_with(tmp_path):
+    with pytest.raises(ConfigError, match="baselines = centralized: until_decided needs methods to compare with"):
+        grid(Config(out=str(tmp_path / "out")), baselines=["centralized"], until_decided=True, margin=1)
