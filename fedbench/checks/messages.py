@@ -1,6 +1,7 @@
 """Checks of what travels between server and clients: whose entries, how many bytes, how new, by which weights."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from itertools import pairwise
 from math import prod
 
@@ -24,6 +25,8 @@ MANY = 0.5
 BITS = 8
 RANK = 1e-5
 """Singular values below this share of the largest count as 0."""
+WEIGHTS_NEAR = 1e-3
+"""Largest difference between weights of uploads that count as the same."""
 NOISE = 1e-2
 """What is added to a message to see whether it is read."""
 
@@ -162,33 +165,50 @@ def _refuse_deaf(hosts: RecordingHosts) -> None:
 
 def weights_count(method: MethodRuns) -> str:
     """A shared model that is the mean of uploads is the weighted one where weights are those of samples."""
-    hosts = method.undisturbed("plain")
-    own = hosts.host.models[0].method
-    if own.options.weighting != "samples":
-        raise DoesNotApply("clients count alike by default")
-    for number in range(ROUNDS - 1):
-        made = {sent.client: sent for sent in uploads(hosts) if sent.number == number and "params" in sent.tensors}
-        after = {
-            sent.tensors["params"].data_ptr(): sent.tensors["params"]
-            for sent in messages_of(hosts, number + 1)
-            if "params" in sent.tensors
-        }
-        models = [sent.tensors["params"].double() for sent in made.values()]
-        sizes = torch.tensor([hosts.host.context.sizes[client] for client in made if client != POOLED]).double()
-        if len(models) < 2 or len(models) != len(sizes) or len({len(m) for m in models}) != 1:
-            continue
-        stacked = torch.stack(models)  # [clients, params]
-        weighted = (stacked * (sizes / sizes.sum())[:, None]).sum(0)
-        for new in after.values():
-            if new.shape != weighted.shape or not new.numel():
+    for kind in ("plain", "awkward"):
+        hosts = method.undisturbed(kind)
+        own = hosts.host.models[0].method
+        if own.options.weighting != "samples":
+            raise DoesNotApply("clients count alike by default")
+        for number in range(ROUNDS - 1):
+            made = {sent.client: sent for sent in uploads(hosts) if sent.number == number and "params" in sent.tensors}
+            models = [sent.tensors["params"].double() for sent in made.values()]
+            sizes = torch.tensor([hosts.host.context.sizes[client] for client in made if client != POOLED]).double()
+            if len(models) < 2 or len(models) != len(sizes) or len({len(m) for m in models}) != 1:
                 continue
-            plain = stacked.mean(0)
-            if _near(new, plain) and not _near(new, weighted):
-                raise CheckFailure(
-                    "the shared model is the plain mean of the uploads, but method.weighting = samples: weigh by "
-                    "self.checked_weights(uploads), or take Method.UniformOptions if the paper weighs alike"
-                )
+            received = (sent.tensors.get("params") for sent in messages_of(hosts, number + 1))
+            for new in {params.data_ptr(): params for params in received if params is not None}.values():
+                if new.shape == models[0].shape and new.numel():
+                    _check_mean(torch.stack(models), sizes / sizes.sum(), new)
     return ""
+
+
+def _check_mean(models: Tensor, shares: Tensor, new: Tensor) -> None:
+    """Raises CheckFailure for a shared model [N] that weighs uploads [clients, N] wrongly.
+
+    shares: of the clients in their samples [clients]. Methods may weigh by something else: what is certain are the
+    plain mean, and the right shares in another order or with another sum.
+    """
+    weighted = shares @ models
+    if _near(new, models.mean(0)) and not _near(new, weighted):
+        raise CheckFailure(
+            "the shared model is the plain mean of the uploads, but method.weighting = samples: weigh by "
+            "self.checked_weights(uploads), or take Method.UniformOptions if the paper weighs alike"
+        )
+    weights = torch.linalg.lstsq(models.T, new.double()[:, None]).solution[:, 0]
+    if _near(new, weighted) or not _near(new, weights @ models):
+        return
+    total = float(weights.sum())
+    close = partial(torch.allclose, rtol=0, atol=WEIGHTS_NEAR)
+    if close(weights.sort().values, shares.sort().values):
+        raise CheckFailure(
+            "the shared model weighs each upload by the samples of another client: give weights in the order of uploads"
+        )
+    if abs(total) > WEIGHTS_NEAR and close(weights / total, shares):
+        raise CheckFailure(
+            f"the weights of the uploads in the shared model sum to {total:.3g} in place of 1: divide by the samples "
+            "of the clients of the round alone (fedbench.aggregation.means.normalise)"
+        )
 
 
 def _near(one: Tensor, other: Tensor) -> bool:

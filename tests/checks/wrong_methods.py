@@ -28,6 +28,26 @@ class ForgetsWeights(Method):
         server.buffers = torch.stack([upload.buffers for upload in uploads]).mean(0)
 
 
+class WeighsInReverse(Method):
+    """The weight of each upload is that of another one."""
+
+    found_by, words = "weights", "weighs each upload by the samples of another client"
+
+    def weights(self, uploads):
+        return super().weights(uploads)[::-1]
+
+
+class WeighsByAll(Method):
+    """Divides by the samples of all clients, also of those that sit out."""
+
+    found_by, words = "weights", "of the uploads in the shared model sum to 0."
+
+    @uses_aggregator
+    def aggregate(self, server, uploads):
+        total = sum(self.context.sizes)
+        server.params = sum(upload.params * (upload.samples / total) for upload in uploads)
+
+
 class StateInSelf(Method):
     """Counts rounds in self."""
 
