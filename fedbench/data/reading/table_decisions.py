@@ -65,6 +65,23 @@ def remarks_on_target(features: Iterable[pd.Series], target: pd.Series) -> Itera
         )
 
 
+def remarks_on_user(features: Iterable[pd.Series], owners: np.ndarray | None) -> Iterator[str]:
+    """A line for the columns of features that name the user, texts [rows], in other words."""
+    if owners is None:
+        return
+    users, known = pd.factorize(owners)
+    names = [
+        str(column.name)
+        for column in features
+        if not holds_lists(column) and values_of_one_target(column, users) == len(known)
+    ]
+    if 2 < len(known) < len(owners) and names:
+        yield (
+            f"{columns_text(names, 'names', 'name')} the user: each user has one value, and each another one; "
+            f"--data.drop {names[0]} if it is no feature"
+        )
+
+
 def tells_target(column: pd.Series, targets: np.ndarray) -> bool:
     """Whether rows of equal values have equal targets, class numbers [rows], and values repeat more than by chance."""
     some = slice(None, None, max(1, len(column) // MANY_ROWS))

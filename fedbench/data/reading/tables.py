@@ -42,7 +42,7 @@ from fedbench.data.reading.resolution import check_channels, check_resolution
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import with_one_spelling
 from fedbench.data.reading.table_columns import Features, Roles, TableOptions, columns_of
-from fedbench.data.reading.table_decisions import decisions_on, remarks_on_samples, remarks_on_target
+from fedbench.data.reading.table_decisions import decisions_on, remarks_on_samples, remarks_on_target, remarks_on_user
 from fedbench.data.reading.targets import FEW_VALUES, read_targets, refuse_count
 from fedbench.data.reading.texts import (
     CODES,
@@ -99,6 +99,7 @@ class TableReader:
         remarks = (
             *remarks_on_samples(self.kind, roles, samples, read),
             *remarks_on_target((table[name] for name in read), table[roles.label]),
+            *remarks_on_user((table[name] for name in read), owners),
         )
         return Content(
             train,

@@ -155,7 +155,8 @@ def require_same_columns(tables: dict[Path, pd.DataFrame], first: Path) -> None:
         for name, column in tables[first].items():
             kind, usual = value_type(table[name]), value_type(column)
             if table[name].dtype != column.dtype and kind != usual and kind and usual:
-                raise ConfigError(f"{differ}: column {name} holds {kind} and {usual}; write one, or --data.drop {name}")
+                remedy = "" if is_usual(name, "label") else f", or --data.drop {name}"
+                raise ConfigError(f"{differ}: column {name} holds {kind} and {usual}; write one{remedy}")
 
 
 def value_type(column: pd.Series) -> str:

@@ -56,3 +56,10 @@ def test_columns_that_tell_the_target_are_named():
         "column copy tells the target alone: where the value is the same, so is the target; --data.drop copy if it is "
         "known only after the target"
     ]
+
+
+def test_a_column_that_names_the_user_in_other_words_is_named():
+    users = FRAME.assign(user=np.arange(ROWS) % 4, ward=[f"W{row % 4}" for row in range(ROWS)], sex=["f", "m"] * 30)
+    (line,) = [line for line in content(users).warnings if "the user" in line]
+    assert line.startswith("column ward names the user: each user has one value, and each another one; --data.drop w")
+    assert not [line for line in content(users.drop(columns="user")).warnings if "names the user" in line]
