@@ -34,6 +34,7 @@ def main(argv: list[str]) -> int:
     """Runs or continues a grid; prints the final table, failed and stopped trials, and the paths of the results."""
     config, args = parse(argv, FLAGS, prog="fedbench grid", preview=preview, check=check_trials, tuning=TUNING)
     from fedbench.report.answer import answer
+    from fedbench.report.boards import boards_text
     from fedbench.report.notes import notes
     from fedbench.report.scores import final_table_text, newcomers_text
     from fedbench.report.settings_study import SettingsStudy
@@ -50,9 +51,11 @@ def main(argv: list[str]) -> int:
     survey = SettingsStudy.load(result.folder)
     study = survey.first_study
     doubts = {label: beside_row(summary["doubts"]) for label, summary in study.summaries.items()}
-    lines = [final_table_text(study.table, study.metric, doubts)]
-    if later := newcomers_text(study.newcomers, study.metric):
-        lines.append(f"\n{later}\n")
+    if study.sequential_test is not None:
+        lines = [boards_text(survey)]
+    else:
+        later = newcomers_text(study.newcomers, study.metric)
+        lines = [final_table_text(study.table, study.metric, doubts), *([f"\n{later}\n"] if later else [])]
     best = ", ".join(f"{key}={yaml_value(value)}" for key, value in result.best.items()) or "the defaults"
     lines += [answer(survey), *notes(survey), f"best candidate of {study.method}: {best}", *trial_remarks(study.plan)]
     return print_result(args, lines, result, FAILED if study.failures else OK)

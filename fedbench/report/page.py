@@ -114,7 +114,7 @@ def _study_values(survey: SettingsStudy) -> dict[str, Any]:
     return {
         "kind": study.plan.kind,
         "title": f"{title} on {(study.config.get('data') or {}).get('name', study.folder.name)}",
-        "tiles": [] if alike else headline.answer_tiles(study),
+        "tiles": [] if rows or alike else headline.answer_tiles(study),
         "boards": boards,
         "boards_intro": f"Test {study.metric.title} at the last round,{point_suffix(study, rows)}.{legend}",
         "costs": cost_table(rows) if rows else None,

@@ -22,6 +22,8 @@ from fedbench.tasks import Metric
 
 PAGES_ONLY = ("client sd", "clients that gain")
 """Columns that the terminal leaves out."""
+OVER_LOCAL = ("over local", "clients that gain")
+"""Columns that compare with local training."""
 WEIGHTED_NOTE = "weighted: mean over clients, each with the weight of its test samples"
 COMMON_NOTE = "common test: a client's model on the test samples of all clients together, mean over clients and seeds"
 FEW_IMAGES_NOTE = (
@@ -69,6 +71,8 @@ def final(study: Study) -> Table:
     rows = sorted(final_rows(study.table), key=_last_mean, reverse=metric.higher)
     rows = [row for point in dict.fromkeys([study.point, *POINT_NAMES]) for row in rows if row.point == point]
     columns = [METHOD, *run_columns(metric, worst)]
+    if study.sequential_test is not None:  # whose intervals hold at all looks
+        columns = [column for column in columns if column.title not in OVER_LOCAL]
     table = Table.of(columns, rows, least=1, title="Final table", groups=[POINT_NAMES[row.point] for row in rows])
     spread = ", sd over seeds" if "sd" in table.heads else ""
     over = over_text(study.table["intervals_over"].tolist())

@@ -70,8 +70,10 @@ class SettingsStudy:
 
     @property
     def rows(self) -> list[LeaderboardRow]:
-        """The leaderboard of a study without settings, if it compares methods."""
-        return [*self.boards.get("", {}).values()] if self.first_study.plan.subject is None else []
+        """The leaderboard of a study without settings, if it compares methods: a grid does where it adds seeds."""
+        study = self.first_study
+        compares = study.plan.subject is None or study.sequential_test is not None
+        return [*self.boards.get("", {}).values()] if compares else []
 
     @property
     def is_sequential(self) -> bool:
