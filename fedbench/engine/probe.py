@@ -45,7 +45,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
     with as_config_error(f"model {name} fails in training{batches}"), seeds.preserved_streams():
         learner.fit(Fit(flat.initial(), data, "probe", Amount(trial=True)))
     learner.ledger.clear()
-    if learner.task.bit_logits and is_bounded(learner, x):
+    if learner.task.bit_logits and is_bounded(learner, data):
         raise ConfigError(
             f"model {name}: forward(x) returns numbers between 0 and 1 whatever its weights are, such as those of a "
             f"sigmoid; task {learner.task.name} takes outputs for logits, and above 0 for a 1: return what stands "
@@ -56,7 +56,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
 
 def output_remarks(learner: Learner, data: Batches) -> list[str]:
     """What is to be said of a model's outputs for two samples."""
-    outputs = outputs_on(learner, learner.initial(), first_inputs(data, 2))
+    outputs = outputs_on(learner, learner.initial(), data)
     if not learner.task.classes or not _are_probabilities(outputs):
         return []
     return [
@@ -65,22 +65,18 @@ def output_remarks(learner: Learner, data: Batches) -> list[str]:
     ]
 
 
-def first_inputs(data: Batches, count: int) -> Tensor:
-    """The inputs of the first samples."""
-    return data.batch(torch.arange(min(count, len(data))))[0]
+def outputs_on(learner: Learner, weights: Weights, data: Batches) -> object:
+    """The outputs of a model with these weights for the first two samples."""
+    evaluator, few = learner.evaluator, torch.arange(min(2, len(data)), device=learner.device)
+    with evaluator.evaluating(weights), torch.no_grad(), learner.flat.autocast():
+        return outputs_of(learner.flat.module(evaluator.batch(data, few)[0]))
 
 
-def outputs_on(learner: Learner, weights: Weights, x: Tensor) -> object:
-    """The outputs of a model with these weights."""
-    with learner.evaluator.evaluating(weights), torch.no_grad(), learner.flat.autocast():
-        return outputs_of(learner.flat.module(x.to(learner.device)))
-
-
-def is_bounded(learner: Learner, x: Tensor) -> bool:
+def is_bounded(learner: Learner, data: Batches) -> bool:
     """Whether outputs lie in [0, 1] with any weights, and not all at 0: those of a linear layer leave it."""
     start = learner.initial()
     for factor in WEIGHT_FACTORS:
-        outputs = outputs_on(learner, start.replace(params=start.params * factor), x)
+        outputs = outputs_on(learner, start.replace(params=start.params * factor), data)
         if not isinstance(outputs, Tensor) or not bool(((outputs >= 0) & (outputs <= 1)).all()) or not outputs.any():
             return False
     return True
@@ -157,7 +153,8 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
         "the model where a method does that (method.buffers = private: they stay at the clients)"
         for copy in learner.flat.copies
     ]
-    if outer := [name for name in learner.flat.resting if name.rpartition(".")[0] not in learner.flat.resting]:
+    in_eval_mode = learner.flat.in_eval_mode
+    if outer := [name for name in in_eval_mode if name.rpartition(".")[0] not in in_eval_mode]:
         lines.append(
             f"model {type(learner.module).__name__}: built in evaluation mode, in which they stay in training, as in "
             f"Lightning: {first_of(outer)}; call train() in __init__ if Dropout and BatchNorm shall train"

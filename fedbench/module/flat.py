@@ -62,7 +62,7 @@ class FlatModule:
         self._frozen = [(n, p, p.detach().clone()) for n, p in frozen if not any(is_under(n, c) for c in self.copies)]
         self.bind()
         own_train = any(type(part).train is not nn.Module.train for part in module.modules())
-        self.resting = [] if own_train else [name for name, part in module.named_modules() if not part.training]
+        self.in_eval_mode = [] if own_train else [name for name, part in module.named_modules() if not part.training]
         """The dotted names of submodules that were built in evaluation mode, in which they stay in training."""
         self._initial = self.weights()
         self._attributes = Attributes(module)
@@ -116,7 +116,7 @@ class FlatModule:
         A model with a `train` of its own decides by that.
         """
         self.module.train()
-        for name in self.resting:
+        for name in self.in_eval_mode:
             self.module.get_submodule(name).training = False
 
     def forget(self) -> None:

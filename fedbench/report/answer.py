@@ -135,10 +135,9 @@ def comparison_answer(study: Study, rows: Sequence[LeaderboardRow]) -> str:
     first_rival = rivals[0].behind if rivals else None
     if not isinstance(first_rival, Contrast):
         return f"{reached}; there is nothing to compare it with{'' if study.failed_methods else ' yet'}."
-    if (ahead_of_it := next((row.behind for row in rivals if is_behind(row)), None)) is not None:
+    if isinstance(lag := next((row.behind for row in rivals if is_behind(row)), None), Contrast):
         mean = f"{reached}, the best mean of {len(rivals) + 1} methods"
-        assert isinstance(ahead_of_it, Contrast)
-        return f"{mean}, but over the seeds of both it is {lead(study.metric, ahead_of_it)}, so no winner is named."
+        return f"{mean}, but over the seeds of both it is {lead(study.metric, lag)}, so no winner is named."
     ahead = f"{reached}, the best of {len(rivals) + 1} methods and {lead(study.metric, first_rival)}"
     seeds = len(first.score.values)
     if seeds < LEAST_SEEDS:
@@ -233,7 +232,7 @@ def settings_answer(survey: SettingsStudy) -> str:
     first, second, *others = ranking.ranks
     where = plural(len(survey.settings), "setting")
     if len({round(rank, 6) for rank in ranking.ranks.values()}) == 1:
-        return f"All {len(ranking.ranks)} methods have the same mean rank over {where}."
+        return f"{join_words([*ranking.ranks])} have the same mean rank over {where}."
     best = f"{first} has the best mean rank over {where}: {ranking.ranks[first]:.2f} of {len(ranking.ranks)}"
     ties = next((group for group in ranking.groups if first in group), [])
     if ties:

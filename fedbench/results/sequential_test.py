@@ -209,13 +209,15 @@ def _within_known(test: SequentialTest, bound: Bound, method: str, leader: str) 
 
     All statements hold together, so both intervals do.
     """
-    if (told := test.over_local.get(method)) is not None and told.against == leader:
-        known = told.interval
-    elif (told := test.over_local.get(leader)) is not None and told.against == method:
-        known = -told.interval if isinstance(told.interval, Bound) else told.interval
+    ahead, behind = test.over_local.get(method), test.over_local.get(leader)
+    if ahead is not None and ahead.against == leader:
+        known = ahead.interval
+    elif behind is not None and behind.against == method and isinstance(behind.interval, Bound):
+        known = -behind.interval
     else:
         return bound
-    assert known.low is not None and known.high is not None  # noqa: PT018
+    assert known.low is not None
+    assert known.high is not None
     low, high = max(bound.low, known.low), min(bound.high, known.high)
     return replace(bound, low=low, high=high) if low <= high else bound
 

@@ -188,10 +188,10 @@ def test_outputs_between_0_and_1_are_refused_where_logits_are_meant(blobs, bound
 
 
 def test_parts_that_were_built_in_evaluation_mode_are_named(learner, conv_net):
-    class Resting(conv_net):
+    class PartlyInEvalMode(conv_net):
         def __init__(self):
             super().__init__()
             self.norm = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()).eval()
 
-    (line,) = [line for line in model_warnings(learner(Resting), [5]) if "evaluation mode" in line]
+    (line,) = [line for line in model_warnings(learner(PartlyInEvalMode), [5]) if "evaluation mode" in line]
     assert "in which they stay in training, as in Lightning: norm;" in line

@@ -684,16 +684,16 @@ def test_a_model_that_reads_the_training_batches_before_it_trains_on_them_trains
 
 
 def test_parts_that_were_built_in_evaluation_mode_stay_in_it(both, net, blobs):
-    class Resting(net):
+    class PartlyInEvalMode(net):
         def __init__(self):
             super().__init__()
-            self.resting = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5)).eval()
+            self.fixed = nn.Sequential(nn.BatchNorm1d(6), nn.Dropout(0.5)).eval()
 
         def forward(self, x):
-            assert not self.resting.training
-            return super().forward(self.resting(x))
+            assert not self.fixed.training
+            return super().forward(self.fixed(x))
 
-    trained = both(Resting, blobs(18))
+    trained = both(PartlyInEvalMode, blobs(18))
     assert trained.counters.tolist() == [0], "no batch was tracked"
 
 

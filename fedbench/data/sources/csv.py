@@ -11,6 +11,7 @@ from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 from pandas.errors import ParserError
@@ -85,12 +86,12 @@ def load_table(file: Path) -> pd.DataFrame:
 def refuse_repeated_names(file: Path, table: pd.DataFrame, header: Sequence[str]) -> None:
     """Raises ConfigError if the line of names stands in the file again, as where several files were joined."""
     if len(header) > 1:
-        last = table.iloc[:, -len(header) :]
-        again = (last.fillna("") == [*header]).all(axis=1).to_numpy(bool)
-        if again.any():
+        cells = table.iloc[:, -len(header) :]  # without names of rows
+        places = np.flatnonzero((cells.iloc[:, 0] == header[0]).fillna(False))  # few, as a table is long
+        again = [place for place in places.tolist() if [*cells.iloc[place].fillna("")] == [*header]]
+        if again:
             raise ConfigError(
-                f"{file}: row {int(again.argmax()) + 1} repeats the names of the columns ({int(again.sum())} such "
-                "rows); delete it"
+                f"{file}: row {again[0] + 1} repeats the names of the columns ({len(again)} such rows); delete it"
             )
 
 
