@@ -166,9 +166,7 @@ def test_users_labels_and_constants_are_those_put_in_or_one_line_names_the_place
             return
         assert fault not in FAULTS, "a fault was read"
         assert surplus is None, "a row that is too long was read"
-        assert not asked & {user, label}, (
-            "names of which only the user knows what they are were not asked about"
-        )
+        assert not asked & {user, label}, "names of which only the user knows what they are were not asked about"
         description = description_of(dataset, config)
         put = {  # blanks around texts go, and all are in one form of Unicode
             name: [normalize("NFC", text.strip()) for text in columns[name]] for name in ("user", "label")
