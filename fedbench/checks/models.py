@@ -19,9 +19,9 @@ from fedbench.module.hooks import (
     READ,
     LoopContext,
     as_in_testing,
+    batch_after_transfer,
     misspelt_hooks,
     overrides,
-    transferred,
 )
 from fedbench.module.layout import Slot
 from fedbench.module.logs import Logs
@@ -114,7 +114,7 @@ def outputs_in_evaluation(model: ModelFits) -> str:
     before = {name: value.clone() for name, value in module.named_buffers()}
     with torch.no_grad(), as_in_testing(module, LoopContext(Logs())):
         module.eval()
-        theirs = module(transferred(module, data.batch(torch.arange(len(data))), model.learner.device)[0])
+        theirs = module(batch_after_transfer(module, data.batch(torch.arange(len(data))), model.learner.device)[0])
     if moved := [name for name, value in module.named_buffers() if not torch.equal(value, before[name])]:
         raise CheckFailure(f"evaluation changes the buffer {moved[0]}: change it only where self.training is true")
     if isinstance(theirs, torch.Tensor) and theirs.shape == ours.shape:

@@ -20,10 +20,10 @@ from fedbench.module.hooks import (
     Hooks,
     LoopContext,
     as_in_testing,
+    batch_after_transfer,
     overrides,
     takes_index,
     tested_by,
-    transferred,
 )
 from fedbench.module.inputs import batch_for, inputs_of
 from fedbench.module.logs import Logs
@@ -147,7 +147,7 @@ class Evaluator:
     def batch(self, data: Batches, index: Tensor) -> tuple[Tensor, Tensor]:
         """The inputs and targets at these places, after the module's transfer hooks."""
         batch = data.batch(index)
-        return transferred(self.flat.module, batch, self.flat.device) if self._transfers else batch
+        return batch_after_transfer(self.flat.module, batch, self.flat.device) if self._transfers else batch
 
     def _loss_of(self, output: Any, targets: Tensor, reduction: str = "mean") -> Tensor:
         """The task's loss of forward's result."""

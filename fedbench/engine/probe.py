@@ -56,8 +56,7 @@ def probe(learner: Learner, data: Batches, outputs: int) -> list[str]:
 
 def output_remarks(learner: Learner, data: Batches) -> list[str]:
     """What is to be said of a model's outputs for two samples."""
-    outputs = outputs_on(learner, learner.initial(), data)
-    if not learner.task.classes or not _are_probabilities(outputs):
+    if not learner.task.classes or not _are_probabilities(outputs_on(learner, learner.initial(), data)):
         return []
     return [
         f"model {type(learner.module).__name__}: forward(x) returns probabilities, which add up to 1: the reported "
@@ -156,8 +155,8 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
     in_eval_mode = learner.flat.in_eval_mode
     if outer := [name for name in in_eval_mode if name.rpartition(".")[0] not in in_eval_mode]:
         lines.append(
-            f"model {type(learner.module).__name__}: built in evaluation mode, in which they stay in training, as in "
-            f"Lightning: {first_of(outer)}; call train() in __init__ if Dropout and BatchNorm shall train"
+            f"model {type(learner.module).__name__}: built in evaluation mode, these parts stay in it while they "
+            f"train, as in Lightning: {first_of(outer)}; for Dropout and BatchNorm to train, call their train() in __init__"
         )
     if learner.left_out:
         lines.append(

@@ -134,10 +134,10 @@ class Hooks:
 
     def transfer(self, batch: Any, device: Any) -> Any:
         """The batch after the transfer hooks; fedbench's batches are on the device already."""
-        return transferred(self.module, batch, device)
+        return batch_after_transfer(self.module, batch, device)
 
 
-def transferred(module: LightningModule, batch: Any, device: Any) -> Any:
+def batch_after_transfer(module: LightningModule, batch: Any, device: Any) -> Any:
     """The batch after a module's own transfer hooks."""
     for hook in TRANSFER:
         if overrides(module, hook):

@@ -194,4 +194,4 @@ def test_parts_that_were_built_in_evaluation_mode_are_named(learner, conv_net):
             self.norm = nn.Sequential(nn.BatchNorm1d(3), nn.Dropout()).eval()
 
     (line,) = [line for line in model_warnings(learner(PartlyInEvalMode), [5]) if "evaluation mode" in line]
-    assert "in which they stay in training, as in Lightning: norm;" in line
+    assert "these parts stay in it while they train, as in Lightning: norm;" in line
