@@ -156,7 +156,8 @@ def model_warnings(learner: Learner, sizes: Sequence[int]) -> list[str]:
     if outer := [name for name in in_eval_mode if name.rpartition(".")[0] not in in_eval_mode]:
         lines.append(
             f"model {type(learner.module).__name__}: built in evaluation mode, these parts stay in it while they "
-            f"train, as in Lightning: {first_of(outer)}; for Dropout and BatchNorm to train, call their train() in __init__"
+            f"train, as in Lightning: {first_of(outer)}; for Dropout and BatchNorm to train, call their train() in "
+            "__init__"
         )
     if learner.left_out:
         lines.append(
