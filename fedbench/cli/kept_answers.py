@@ -15,7 +15,7 @@ import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from hashlib import sha256
 from importlib.util import find_spec
 from pathlib import Path
@@ -164,5 +164,9 @@ def _sources() -> Iterator[Path]:
 
 def _is_library(path: Path) -> bool:
     """Whether a path is in a folder of installed libraries, or of Python itself."""
-    standard = (sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib"))
-    return not {*LIBRARIES}.isdisjoint(path.parts) or any(path.is_relative_to(library) for library in standard)
+    return not {*LIBRARIES}.isdisjoint(path.parts) or any(map(path.is_relative_to, _standard_libraries()))
+
+
+@cache
+def _standard_libraries() -> tuple[str, str]:
+    return sysconfig.get_path("stdlib"), sysconfig.get_path("platstdlib")

@@ -88,7 +88,7 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         "versions": {
             "python": platform.python_version(),
             "fedbench": version(),
-            **{name: version_of(name) for name in RECORDED_LIBRARIES},
+            **_library_versions(),
         },
         "machine": {"system": platform.platform(), "processor": processor.name(), "cores": processor.cores()},
         "git": _git(),
@@ -100,6 +100,11 @@ def environment(fingerprints: dict[str, str], dataset: Dataset) -> dict[str, Any
         "started": time_now(),
         "finished": None,
     }
+
+
+@cache
+def _library_versions() -> dict[str, str | None]:
+    return {name: version_of(name) for name in RECORDED_LIBRARIES}
 
 
 def fingerprinted_files(config: Config) -> dict[str, Path]:

@@ -97,7 +97,7 @@ class Records:
             *(count_key(split, metric.name) for metric in self.task().metrics for split in SPLITS),
         ]
         numbers = [*score_keys(self.task()), *COST_KEYS, *(name for name in more if name in known)]
-        shape = line_shape(numbers)
+        shape = line_shape((*numbers,))
         order = {point: rank for rank, point in enumerate(POINTS)}
         last = {
             (line["seed"], line["round"], order.get(point := line["point"], len(order)), point): line

@@ -2,8 +2,9 @@
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import (
     Annotated,
     Any,
@@ -81,7 +82,8 @@ class LineShape(TypedDict):
     failed: NotRequired[list[Annotated[list[int | str], Field(min_length=2, max_length=2)]]]
 
 
-def line_shape(numbers: Iterable[str]) -> TypeAdapter[dict[str, Any]]:
+@cache
+def line_shape(numbers: tuple[str, ...]) -> TypeAdapter[dict[str, Any]]:
     """The shape of a line of metrics.jsonl. numbers: the names of scores and costs, which may be missing."""
     fields = {**get_type_hints(LineShape, include_extras=True), **dict.fromkeys(numbers, NotRequired[float | None])}
     return TypeAdapter(TypedDict("Line", fields))  # type: ignore[operator]

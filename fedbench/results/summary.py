@@ -17,13 +17,10 @@ from fedbench.results.outcomes import OUTCOMES_FOLDER
 from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.remarks import doubts_in
-from fedbench.results.rounds import at_best_round, at_last_round
-from fedbench.results.sample_error import SampleError
 from fedbench.results.schema import POINTS
 from fedbench.results.statistics import interval
-from fedbench.results.tables import FinalScores, clients_at, pooled_scores, weighted_scores
+from fedbench.results.tables import BEST_VAL, LAST, FinalScores, pooled_scores, weighted_scores
 from fedbench.results.unscored import scored_counts, scored_text
-from fedbench.tasks import Metric
 
 RECORDS = (
     *("metrics.jsonl", "timings.jsonl", "clients.parquet", "traces.parquet", "newcomers.parquet"),
@@ -64,11 +61,7 @@ def summarise(
     method = dict(config.get("method") or {})
     clients = run.clients()
     known = FinalScores.of(metric, {"": metrics}, {"": clients}, {"": run.outcomes()})
-    points = {
-        point: _point(metrics[metrics["point"] == point], clients, metric, known.error("", point))
-        for point in POINTS
-        if scores and (metrics["point"] == point).any()
-    }
+    points = {point: _point(known, point) for point in POINTS if scores and (metrics["point"] == point).any()}
     return {
         "name": config.get("name") or run.path.name,
         "method": method.pop("name", None),
@@ -100,25 +93,24 @@ def _as_list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-def _point(metrics: pd.DataFrame, clients: pd.DataFrame, metric: Metric, error: SampleError | None) -> dict[str, Any]:
-    last, best = at_last_round(metrics, metric), at_best_round(metrics, metric)
-    out = {"last": _intervals(last, clients, metric, error), "best_val": _intervals(best, clients, metric)}
+def _point(known: FinalScores, point: str) -> dict[str, Any]:
+    out = {name: _intervals(known, point, choice) for name, choice in {"last": LAST, "best_val": BEST_VAL}.items()}
     if out["best_val"]:
-        out["best_val"]["rounds"] = best["round"].tolist()
+        out["best_val"]["rounds"] = known.rows["", point, BEST_VAL]["round"].tolist()
     return out
 
 
-def _intervals(
-    rows: pd.DataFrame, clients: pd.DataFrame, metric: Metric, error: SampleError | None = None
-) -> dict[str, Any]:
-    """error: what the choice of test samples adds to that of the test score."""
+def _intervals(known: FinalScores, point: str, choice: str) -> dict[str, Any]:
+    if (rows := known.rows.get(("", point, choice))) is None:
+        return {}
+    metric, clients = known.metric, known.clients["", point, choice]
+    error = known.error("", point) if choice == LAST else None
     names = (f"test_{metric.name}", f"val_{metric.name}", "test_worst_tenth")
     values_by_name = {name: rows[name].tolist() for name in names if rows[name].notna().any()}
-    own_clients = clients_at(clients, rows)
-    values_by_name |= {"test_pooled": values} if (values := pooled_scores(metric, own_clients, rows)) else {}
-    values_by_name |= {"test_weighted": values} if (values := weighted_scores(metric, own_clients)) else {}
+    values_by_name |= {"test_pooled": values} if (values := pooled_scores(metric, clients, rows)) else {}
+    values_by_name |= {"test_weighted": values} if (values := weighted_scores(metric, clients)) else {}
     counts = scored_counts(rows, metric)
-    scored = {"scored_clients": counts} if scored_text(counts, int(rows["clients"].max() if counts else 0)) else {}
+    scored = {"scored_clients": counts} if scored_text(counts, int(rows["clients"].max())) else {}
     return scored | {
         name: interval(
             values, samples=error if name == f"test_{metric.name}" else None, is_share=metric.within_one

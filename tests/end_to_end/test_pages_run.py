@@ -80,12 +80,12 @@ def smaller(line: str) -> list[str]:
     words, skipping = [name], False
     for word in rest:
         if word.startswith("--"):
-            skipping = word.partition("=")[0] in {*fixed, *DROPPED}
+            skipping = word.partition("=")[0] in {*fixed, *DROPPED, "--max-seeds"}
         if not skipping:
             words.append(word)
     if "--until-decided" in words:
         fixed = {key: value for key, value in fixed.items() if key != "--seeds"}
-        words[words.index("--max-seeds") + 1] = "5"
+        fixed["--max-seeds"] = "5"
     if "--tune 0" in line:
         fixed = {key: value for key, value in fixed.items() if key != "--tune-seeds"}
     return [*words, *(part for pair in fixed.items() for part in pair)]
