@@ -10,7 +10,7 @@ from fedbench.config.words import plural
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import join_words
-from fedbench.report.verdicts import margin_text
+from fedbench.report.verdicts import margin_text, most_seeds
 from fedbench.results.plan import text_of
 from fedbench.results.quantities import seed_range, size
 from fedbench.results.tables import LAST
@@ -41,8 +41,7 @@ def settings_subtitle(survey: SettingsStudy) -> str:
     """The values of each key, and the seeds, or the rules of sequential tests, fixed beforehand."""
     parts = [f"{key}: {join_words(list(map(text_of, values)))}" for key, values in survey.file.over.items()]
     if survey.is_sequential:
-        most = int((survey.first_study.plan.stopping_rule or {})["most"])
-        parts.append(f"margin {margin_text(survey.first_study)}, at most {plural(most, 'seed')}")
+        parts.append(f"margin {margin_text(survey.first_study)}, at most {most_seeds(survey.first_study)}")
     else:
         parts.append(seed_range(survey.file.config.get("seeds") or []))
     return "; ".join(filter(None, parts))
@@ -58,6 +57,8 @@ def study_subtitle(study: Study) -> str:
     if study.sequential_test is not None:
         seeds = sorted({*seeds, *(entry.seed for entry in study.plan.entries if entry.role == "final")})
     parts += [seed_range(seeds)] if seeds else []
+    if study.sequential_test is not None:
+        parts.append(f"margin {margin_text(study)}, at most {most_seeds(study)}")
     if candidates := study.plan.points():
         space = " × ".join(key.removeprefix("method.") for key in study.plan.spaces[study.method])
         where = f"chosen on validation {study.metric.label} {POINT_NAMES[study.point]}{seeds_remark(study)}"

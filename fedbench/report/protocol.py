@@ -21,6 +21,7 @@ from fedbench.report.protocol_training import own_training, training
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
 from fedbench.report.typeset import escape_latex, join_words, sentence
+from fedbench.report.verdicts import margin_text, most_seeds
 from fedbench.results.contrasts import Contrast, correction_of
 from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import key_name, text_of
@@ -206,7 +207,8 @@ def _scores(facts: Facts) -> str:
         f"{when or 'after the last round'}, as mean over {_scored_clients(facts)}"
     )
     if study.sequential_test is not None:
-        return f"{last} and seeds; seeds are added until the comparison is decided."
+        rule = f"a difference below {margin_text(study)} counts as equal; at most {most_seeds(study)}"
+        return f"{last} and seeds; seeds are added until the comparison is decided ({rule})."
     kinds = sorted({kind for kind in study.estimators.values() if kind != SAMPLES})
     by = f"; a client's {study.metric.label} is the mean over {join_words(kinds)}" if kinds else ""
     return f"{last} and {_scored_seeds(facts)}{by}{_in_common(facts)}."

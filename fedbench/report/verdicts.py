@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import inf, isfinite
 
+from fedbench.config.words import plural
 from fedbench.report.doubts import doubt_of_winner, with_doubt
 from fedbench.report.study import Study
 from fedbench.report.theme import LIGHT
@@ -133,6 +134,11 @@ def margin_text(study: Study) -> str:
     """`1 point` or `0.05`."""
     margin = (study.plan.stopping_rule or {})["margin"]
     return f"{margin:g}{points(study.metric) if margin != 1 else points(study.metric).rstrip('s')}"
+
+
+def most_seeds(study: Study) -> str:
+    """The most seeds that a sequential test takes, as `12 seeds`."""
+    return plural(int((study.plan.stopping_rule or {})["most"]), "seed")
 
 
 def bound_text(metric: Metric, bound: Interval | Bound) -> str:
