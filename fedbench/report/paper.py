@@ -143,6 +143,7 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
         f"Bold: {bold}" if any_best else f"Nothing is in bold, because no method is {bold}{' without a doubt' * ahead}",
         "Rank: mean over settings and seeds, 1 is the best" if ranks else "",
         pooled_note(choice, shown, survey.references),
+        *(f"Left out, because it failed: {label} ({why})" for label, why in _left_out(survey, choice).items()),
     ]
 
     def score(setting_marks: Marks, label: str) -> Cell:
@@ -155,6 +156,19 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
     ]
     title, numbers = caption_of(survey.first_study), settings_numbers(survey, choice, shown)
     return Table.of(columns, shown, 1, notes, title=title, name="scores", numbers=numbers)
+
+
+def _left_out(survey: SettingsStudy, choice: Choice) -> dict[str, str]:
+    """Of the methods that lack a setting because they failed there, the setting with the error.
+
+    None if the table shows only some methods.
+    """
+    return {
+        choice.name(label): f"{shown_name(setting)}: {why}"
+        for setting in survey.settings
+        for label, why in survey.studies[setting.name].failures.items()
+        if label not in survey.labels and not choice.methods
+    }
 
 
 def how_settings_are_tested(marked: Mapping[str, Marks]) -> str:

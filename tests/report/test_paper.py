@@ -172,6 +172,15 @@ def test_settings_are_columns_with_the_ranks(tmp_path):
     assert is_latex(table.typeset("latex"))
 
 
+def test_a_method_that_failed_in_a_setting_is_left_out_by_name(tmp_path):
+    write_matrix(tmp_path, LEVELS, LEVELS)
+    write_comparison(next(tmp_path.glob("settings/*0.5")), LEVELS, fail={"fedper": (0, 1, 2)})
+    table = paper_table(tmp_path, "scores", Choice())
+    assert "fedper" not in cells(table)
+    assert "Left out, because it failed: fedper (alpha = 0.5: RuntimeError: boom)" in table.notes
+    assert not any("Left out" in note for note in paper_table(tmp_path, "scores", Choice(["fedcac", "local"])).notes)
+
+
 def test_what_a_study_lacks_is_one_clear_line(folder, tmp_path):
     for what, choice, line in (
         ("scores", Choice(["fedavg"]), r"methods: fedavg: not in this study; it has fedcac, fedper, local"),
