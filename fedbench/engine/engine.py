@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import chain
@@ -101,7 +102,7 @@ def plain_modes(device: torch.device) -> Iterator[None]:
         torch.set_autocast_enabled(device.type, before)
 
 
-class Engine:
+class Engine(ABC):
     """Trains a flat module, one fit after another. Subclasses implement a fit in `run`.
 
     hooks: the module's hooks if no Trainer calls them; optimizer: module, sgd, adam or adamw (`train.optimizer`,
@@ -157,9 +158,9 @@ class Engine:
                 self.warned[kind] = text
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
 
+    @abstractmethod
     def run(self, fit: Fit, plan: BatchPlan) -> None:
         """Runs every epoch and batch of a fit on the prepared module."""
-        raise NotImplementedError
 
     @contextmanager
     def prepare(self, fit: Fit) -> Iterator[BatchPlan]:

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from math import ceil, prod
 
 import numpy as np
@@ -65,7 +65,7 @@ class Cost:
         config, dataset = with_defaults(config), dataset_of_run(config)
         return cls(config.model_copy(update={"partition": partition_on(dataset, config.partition)}), dataset)
 
-    @property
+    @cached_property
     def steps(self) -> int:
         """Gradient steps, each of one batch, as the method counts them."""
         config, clients = self.config, self.config.partition.trained_clients
@@ -90,7 +90,7 @@ class Cost:
         few = max(evaluate.new_clients_epochs) * sum(ceil(count / batch) for count in evaluate.new_clients_samples)
         return (own.clients - own.trained_clients) * (whole + few)
 
-    @property
+    @cached_property
     def images(self) -> float:
         """Training images of a client, including validation: the requested number, or an even share."""
         partition, merged = self.effective_partition, self.effective_partition.test in MERGING
@@ -100,7 +100,7 @@ class Cost:
         total = partition.total or there - self.config.public.size
         return total / partition.clients * (1 - partition.test_share if merged else 1)
 
-    @property
+    @cached_property
     def tests(self) -> float:
         """Test images of a client: the requested number, or its share of the test part."""
         partition = self.effective_partition
@@ -110,7 +110,7 @@ class Cost:
             return self.images * partition.test_share / (1 - partition.test_share)
         return self.images * self.dataset.test_rows / self.dataset.train_rows
 
-    @property
+    @cached_property
     def effective_partition(self) -> PartitionConfig:
         """The partition without the keys that its scheme does not read."""
         partition, defaults = self.config.partition, PartitionConfig()
@@ -142,7 +142,7 @@ class Cost:
         own = self.config.model
         return [Config(data=self.config.data, model=own.alone(name), train=pace) for name in own.names]
 
-    @property
+    @cached_property
     def seconds(self) -> float:
         """Seconds of training and evaluation on one core, from a step measured now. Raises ConfigError."""
         faster = COMPILED_SHARE if self.config.train.engine == "compiled" else 1

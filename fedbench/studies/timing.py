@@ -153,7 +153,7 @@ class LeftRuns:
     """
 
     def __init__(self, study: TuningStudy) -> None:
-        self.study = study
+        self.study, self.costs = study, dict[str, Cost]()
         known = entries_so_far(study)
         ended = [entry for entry in known if entry.status in ("done", "stopped")]
         self.ended = Counter((entry.role, entry.label, entry.seed, entry.status) for entry in ended)
@@ -180,11 +180,19 @@ class LeftRuns:
         self, method: ComparedMethod, values: Values, seed: int = 0, is_trial: bool = False, stops: bool = False
     ) -> LeftRun:
         """One seed at a point. is_trial: it tries the point; stops: in a part of the rounds."""
-        cost = Cost.of(method.config(self.study.config, {**values, **(method.trial if is_trial else {})}))
+        cost = self._cost(method, {**values, **(method.trial if is_trial else {})})
         rung = self.study.rung(method, cost.config) if stops else None
         share = (rung + 1) / cost.config.rounds if rung else 1.0  # it trains the next round while that one is evaluated
-        least, most = (cost.seconds * share * factor for factor in self._pace(method))
+        seconds = cost.seconds * share
+        least, most = (seconds * factor for factor in self._pace(method))
         return LeftRun(f"{cost.config.key()}-{seed}-{is_trial}", cost.steps * share, least, most)
+
+    def _cost(self, method: ComparedMethod, values: Values) -> Cost:
+        """The cost of a point, computed once for all seeds."""
+        key = f"{method.label} {values}"
+        if key not in self.costs:
+            self.costs[key] = Cost.of(method.config(self.study.config, values))
+        return self.costs[key]
 
     def finals(self, method: ComparedMethod) -> list[LeftRun]:
         """The final runs of a method that are left, at its chosen point or one that stands for it."""

@@ -61,8 +61,10 @@ class TuningStudy:
     description: Description | None = field(default=None, init=False)
     _done: dict[tuple[EntryRole, str], Entry] = field(default_factory=dict, init=False)
     _steps: dict[str, list[Callable[[], list[Job]]]] = field(init=False)
+    _pooled: set[str] = field(init=False)
 
     def __post_init__(self) -> None:
+        self._pooled = {method.label for method in self.compared if method.is_pooled(self.config)}
         self._begin_anew()
         self.plan.tuning_doubts = list(rate_doubts(self.compared))
         self.plan.refused = [[c.label, point_name(point), why] for c in self.compared for point, why in c.refused]
@@ -328,7 +330,7 @@ class TuningStudy:
     @property
     def references(self) -> list[str]:
         """The methods that train on the pooled data of all clients, which do not compete."""
-        return [method.label for method in self.compared if method.is_pooled(self.config)]
+        return [method.label for method in self.compared if method.label in self._pooled]
 
     def begin(self, jobs: Sequence[Job]) -> None:
         """Add jobs to the plan, or have them in place of those that they continue."""
