@@ -1,6 +1,5 @@
 """Supplies jobs on other machines of a cluster with data and environment, and copies their folders there and back."""
 
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -9,10 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.prepared import PreparedDataset
-from fedbench.data.reading.beside import Beside
 from fedbench.jobs.job import Job
 from fedbench.results.files import write_atomically
 from fedbench.runtime.ray.cluster import COMMAND
@@ -61,12 +58,11 @@ class Supplies:
     """The supplies that other machines of a cluster may lack.
 
     server: a `FileServer` on the command's machine. mark: a file by which a machine recognises the results folder.
-    data: data sets by their configuration. environment: variables with the loggers' accounts and the command.
+    environment: variables with the loggers' accounts and the command.
     """
 
     server: Any
     mark: Path
-    data: Mapping[str, PreparedDataset]
     environment: Mapping[str, str]
 
     @property
@@ -74,11 +70,10 @@ class Supplies:
         """Whether this machine sees the results folder: it is the command's machine or shares its storage."""
         return self.mark.exists()
 
-    def dataset(self, config: Config) -> Dataset:
+    def dataset(self, prepared: PreparedDataset) -> Dataset:
         """The data set from this machine, or as sent by the command's machine, once per machine."""
         import ray
 
-        prepared = self.data[_data_key(config)]
         if (here := prepared.find()) is not None:
             return here
         files = ray.get(self.server.data.remote(prepared))
@@ -92,16 +87,9 @@ def supplies_for(ray: Any, jobs: Sequence[Job]) -> Iterator[Supplies | None]:
     if config.resources.address == "local":
         yield None
         return
-    configs = {_data_key(job.config): job.config for job in jobs}
-    data = {key: PreparedDataset.of(Dataset.of_run(config)) for key, config in configs.items()}
     typed = {COMMAND: os.environ[COMMAND]} if COMMAND in os.environ else {}
     with file_server(ray, jobs[0].folder.parent) as (server, mark):
-        yield Supplies(server, mark, data, {**typed, **account_variables(config.loggers)})
-
-
-def _data_key(config: Config) -> str:
-    """What decides the decoded data: not `data.val`, which is another one in final runs than in the trials before."""
-    return json.dumps([config.data.model_dump_json(exclude={"val"}), *Beside.of(config.partition)])
+        yield Supplies(server, mark, {**typed, **account_variables(config.loggers)})
 
 
 @contextmanager

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fedbench.config import Config
+from fedbench.data.prepared import PreparedDataset
 from fedbench.jobs import provenance, run_names, run_state
 from fedbench.results.files import read_json
 from fedbench.results.plan import Entry, EntryRole, point_name
@@ -32,7 +33,8 @@ class Job:
     study: the folder of its study. point: the evaluation point by which it is judged. code: fingerprint of the user's
     code to run it with, if another process may run it. shorter: folder of the same job with fewer rounds, from whose
     checkpoint a new one continues. pause: the round after whose evaluation it stops; the same job without it continues
-    from there. shares_gpu: whether its share of a GPU is chosen when it starts.
+    from there. shares_gpu: whether its share of a GPU is chosen when it starts. data: the data set as the command has
+    prepared it, so that no trial reads the user's data again.
     """
 
     config: Config
@@ -47,6 +49,7 @@ class Job:
     shorter: Path | None = None
     pause: int | None = None
     shares_gpu: bool = False
+    data: PreparedDataset | None = None
 
     def __str__(self) -> str:
         return self.name

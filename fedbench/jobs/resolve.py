@@ -45,10 +45,10 @@ MOST_SHAPES = 4
 
 
 @refuse_exits()
-def resolve(config: Config) -> ResolvedRun:
-    """The requested run with every default filled in. Raises ConfigError."""
+def resolve(config: Config, dataset: Dataset | None = None) -> ResolvedRun:
+    """The requested run with every default filled in. dataset: if already loaded. Raises ConfigError."""
     config = with_defaults(config)
-    dataset = Dataset.of_run(config)
+    dataset = dataset or Dataset.of_run(config)
     if config.data.name not in sources.SETS.built_in:  # fedbench's own sets are identified by name
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))

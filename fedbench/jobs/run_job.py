@@ -7,6 +7,7 @@ from contextlib import ExitStack, closing, contextmanager
 from dataclasses import replace
 from typing import Any
 
+from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs import description, folder_locks, longer_runs, provenance, run_state
@@ -59,13 +60,20 @@ def run_job(job: Job, supplies: Supplies | None = None, watch: Watcher = lambda 
 
         try:
             with refuse_exits():
-                run = ResolvedRun.of(job.config, supplies.dataset(job.config) if supplies else None)
+                run = ResolvedRun.of(job.config, _prepared(job, supplies))
             run_seeds(run, [here], check_run(run), watch_and_send)
         except Exception as error:
             ending = GpuFullError.behind(error) or error
             write_error(here, last_line(ending))
             return ending
     return None
+
+
+def _prepared(job: Job, supplies: Supplies | None) -> Dataset | None:
+    """The data set that the job brings along, from this machine or the command's."""
+    if job.data is None:
+        return None
+    return supplies.dataset(job.data) if supplies else job.data.find()
 
 
 def run_seeds(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from fedbench.data.describe import description_of
 from fedbench.errors import ConfigError
 from fedbench.jobs import provenance
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run
 from fedbench.results.remarks import as_doubts, with_methods
 from fedbench.runtime.evaluation.unscored import unscored_before
 from fedbench.runtime.resolved import ResolvedRun
@@ -58,7 +58,7 @@ def _check_first_legal_point(study: TuningStudy, method: ComparedMethod) -> tupl
     first: ConfigError | None = None
     for point in study.points[method.label]:
         try:
-            run = resolve(method.config(study.config, point))
+            run = study.resolve(method.config(study.config, point))
             provenance.check_code_is_current(run.config, one_process=False)
             doubts = list[str]()
             (partition,) = check_run(run, [study.config.seeds[0]], doubts.append).values()

@@ -65,11 +65,12 @@ def test_a_head_without_a_gpu_gives_trials_and_hosts_those_of_the_workers(ray, m
 
 def test_trials_on_other_machines_leave_what_they_leave_here(ray, machines, tmp_path):
     """They see neither the data nor the results folder."""
-    configs = [resolve(small("fedper", rounds=2, seeds=[seed])).config for seed in range(2)]
+    runs = [resolve(small("fedper", rounds=2, seeds=[seed])) for seed in range(2)]
+    configs, data = [run.config for run in runs], PreparedDataset.of(runs[0].dataset)
     expected = [play(config, tmp_path / f"here-{config.seeds[0]}") for config in configs]
     for config in configs:
         config.resources.address = machines.address
-    jobs = [Job(config, tmp_path / "run" / str(config.seeds[0]), "fedper") for config in configs]
+    jobs = [Job(config, tmp_path / "run" / str(config.seeds[0]), "fedper", data=data) for config in configs]
     with filled(ray):
         found = run_jobs(jobs, tmp_path / ".tune", 2, lambda outcomes, running: None)
     assert set(found.values()) == {Outcome("done")}

@@ -28,7 +28,7 @@ def job(tmp_path) -> Job:
 def seeing(local_ray, tmp_path_factory) -> Iterator[Supplies]:
     """For a machine that sees the results folder."""
     with file_server(local_ray, tmp_path_factory.mktemp("study")) as (server, mark):
-        yield Supplies(server, mark, {}, {})
+        yield Supplies(server, mark, {})
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 from ray import tune
 
@@ -86,6 +87,25 @@ def test_another_seed_and_another_method_in_one_setting_add_only_what_is_missing
     assert neighbours in (1, 2, 3, 4)  # both sides of the best rate, twice at most
     # A seed of each, and the new one's two points and two seeds.
     assert len(after) - len(before) == 4 + 2 + 2 + neighbours
+
+
+MADE = list[int]()
+
+
+def counted() -> tuple[tuple[np.ndarray, np.ndarray], ...]:
+    """Data of a user that take long to make."""
+    MADE.append(1)
+    labels = np.arange(300) % 3
+    samples = np.random.default_rng(0).normal(size=(300, 4)).astype("float32") + labels[:, None]
+    return (samples[:240], labels[:240]), (samples[240:], labels[240:])
+
+
+def test_data_of_a_factory_are_made_once_for_estimates_and_once_for_all_runs(tmp_path):
+    MADE.clear()
+    config = small(data=f"{__name__}:counted", seeds=[0, 1], rounds=1, out=tmp_path / "out")
+    compare(config, ["fedper"], tune=2, tune_seeds=[90, 91], trials=1)
+    assert len(Plan.read(tmp_path / "out").entries) >= 20
+    assert len(MADE) == 2
 
 
 def test_without_tuning_everybody_has_one_point_and_needs_no_validation(tmp_path):

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
+from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import names
@@ -102,11 +103,13 @@ def is_plain(label: str) -> bool:
 
 def refusals(config: Config, methods: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The methods that cannot run with a configuration, and why."""
+    dataset: Dataset | None = None
     for name in methods:
         if name in BASELINES:
             continue
         try:
-            run = resolve(ComparedMethod.parse(name).config(config))
+            run = resolve(ComparedMethod.parse(name).config(config), dataset)
+            dataset = run.dataset
             check_run(run, [0], lambda line: None)
         except ConfigError as error:
             yield name, str(error)
