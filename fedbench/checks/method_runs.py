@@ -13,7 +13,7 @@ from fedbench.checks.recording import RecordingHosts, Stopped, Stopping
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import Resolver, check_run
 from fedbench.methods.base import Method
 from fedbench.methods.contract import LOST
 from fedbench.runtime.drive import drive
@@ -95,6 +95,7 @@ class MethodRuns:
         self.folder = Path(self._folder.name)
         self._known: dict[str, RecordingHosts | ConfigError] = {}
         self._changes: dict[str, Keys] = {}
+        self.resolve = Resolver().resolve
 
     def close(self) -> None:
         self._folder.cleanup()
@@ -136,7 +137,7 @@ class MethodRuns:
         changes = [{"train": train, **deal} for train in (GIVEN_INSTEAD if self.given else INSTEAD) for deal in deals]
         for change in changes:
             try:
-                check_run(resolve(Config(**self._limited(_merged(base, change)))))
+                check_run(self.resolve(Config(**self._limited(_merged(base, change)))))
                 return change
             except ConfigError as error:
                 refusals.append(error)
@@ -166,14 +167,14 @@ class MethodRuns:
     ) -> Record:
         """The records of a run. change: of the resolved run. Raises ConfigError or RunError, as a run does."""
         folder = folder or self.folder_for("run")
-        run = resolve(config) if isinstance(config, Config) else config
+        run = self.resolve(config) if isinstance(config, Config) else config
         drive(change(run), folder, hosts or InProcess(), resume=resume)
         return read(folder)
 
     def stop(self, config: Config, folder: Path, round: int, hosts: Hosts | None = None) -> None:
         """Run until a round is under way, then drop everything but the folder."""
         try:
-            drive(resolve(config), folder, Stopping(hosts or InProcess(), round))
+            drive(self.resolve(config), folder, Stopping(hosts or InProcess(), round))
         except Stopped:
             return
         raise AssertionError(f"round {round} never came")
@@ -198,7 +199,7 @@ class MethodRuns:
         return outcome
 
     def _record(self, kind: str) -> RecordingHosts:
-        run = resolve(self.config(kind))
+        run = self.resolve(self.config(kind))
         hosts = RecordingHosts(self.folder_for(kind))
         drive(hosts.watching(run), hosts.folder, hosts)
         return hosts

@@ -38,7 +38,7 @@ from fedbench.checks.situations import (
 from fedbench.config import Config
 from fedbench.engine.compiled import uncompiled_steps
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run
 from fedbench.methods.client import PrivateState
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
@@ -227,7 +227,7 @@ def steps_in_rows(method: MethodRuns) -> str:
     configs = [method.config("plain", **{**EXACT, **data, "train__engine": engine}) for engine in folders]
     with uncompiled_steps():
         if method.given:
-            _require_rows(configs)
+            _require_rows(method, configs)
         for config, folder in zip(configs, folders.values(), strict=True):
             method.play(config, folder=folder)
     a, b = (Records(folder) for folder in folders.values())
@@ -242,11 +242,11 @@ def steps_in_rows(method: MethodRuns) -> str:
     return ""
 
 
-def _require_rows(configs: list[Config]) -> None:
+def _require_rows(method: MethodRuns, configs: list[Config]) -> None:
     """Raises DoesNotApply if an engine does not take the model that is given."""
     try:
         for config in configs:
-            check_run(resolve(config))
+            check_run(method.resolve(config))
     except ConfigError as error:
         raise DoesNotApply(f"the model is not trained in rows: {error}") from error
 

@@ -16,7 +16,7 @@ from fedbench.checks.method_runs import MethodRuns, Record
 from fedbench.checks.situations import has_records, metrics_of
 from fedbench.config import Section
 from fedbench.errors import ConfigError, RunError
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run
 from fedbench.methods.base import Method
 
 NEAR = 1e-3
@@ -122,7 +122,9 @@ class Trials:
     def _try(self, kind: str, options: dict[str, Any]) -> Trial:
         values = ", ".join(f"method.{name} = {value}" for name, value in options.items())
         try:
-            run = resolve(self.method.config(kind, method={"name": self.method.name, **self.method.options, **options}))
+            run = self.method.resolve(
+                self.method.config(kind, method={"name": self.method.name, **self.method.options, **options})
+            )
             check_run(run)
         except ConfigError as error:
             return _refused(str(error), values)

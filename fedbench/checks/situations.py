@@ -12,7 +12,7 @@ from fedbench.checks.messages import is_pooled
 from fedbench.checks.method_runs import MethodRuns, Record
 from fedbench.checks.recording import variant
 from fedbench.errors import ConfigError, RunError
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import check_run
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Upload
 from fedbench.module.weights import Weights
@@ -96,7 +96,7 @@ def _works_or_is_refused(method: MethodRuns, **keys: Any) -> str:
     method.undisturbed("plain")
     folder = method.folder_for("tiny")
     try:
-        run = resolve(method.config("tiny", **keys))
+        run = method.resolve(method.config("tiny", **keys))
         check_run(run)
     except ConfigError as error:
         return f"refused before round 1: {_shorten(str(error))}"

@@ -1,5 +1,6 @@
 """Resolves a configuration: defaults of method, model and machine, and every check before round 1."""
 
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Literal
@@ -16,6 +17,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.scheme import check_keys, with_client_count
+from fedbench.data.reading.beside import Beside
 from fedbench.engine.learner import Learner
 from fedbench.engine.probe import probe, probe_logged, probe_metrics
 from fedbench.errors import ConfigError, as_config_error
@@ -64,6 +66,21 @@ def resolve(config: Config, dataset: Dataset | None = None) -> ResolvedRun:
             f"it exchanges parameters of the whole model; name one model, or use a method for several: {able}"
         )
     return run
+
+
+class Resolver:
+    """Resolves several runs; data that they have in common are read once."""
+
+    def __init__(self) -> None:
+        self._datasets: dict[str, Dataset] = {}
+
+    def resolve(self, config: Config) -> ResolvedRun:
+        """The requested run with every default filled in. Raises ConfigError."""
+        # Without `data.val`, which is another one in the final runs of a study than in the trials before.
+        key = json.dumps([config.data.model_dump_json(exclude={"val"}), *Beside.of(config.partition)])
+        run = resolve(config, self._datasets.get(key))
+        self._datasets[key] = run.dataset
+        return run
 
 
 def with_defaults(config: Config) -> Config:

@@ -58,7 +58,7 @@ def _check_first_legal_point(study: TuningStudy, method: ComparedMethod) -> tupl
     first: ConfigError | None = None
     for point in study.points[method.label]:
         try:
-            run = study.resolve(method.config(study.config, point))
+            run = study.resolver.resolve(method.config(study.config, point))
             provenance.check_code_is_current(run.config, one_process=False)
             doubts = list[str]()
             (partition,) = check_run(run, [study.config.seeds[0]], doubts.append).values()

@@ -1,6 +1,5 @@
 """A study of methods: each is tuned over its points, then its best point runs over the final seeds."""
 
-import json
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,18 +11,15 @@ from typing import Literal
 
 from fedbench.config import Config
 from fedbench.config.tuning import check_tune_seeds
-from fedbench.data.dataset import Dataset
 from fedbench.data.description import Description
 from fedbench.data.prepared import PreparedDataset
-from fedbench.data.reading.beside import Beside
 from fedbench.errors import ConfigError
 from fedbench.jobs.gpu_shares import open_to_trial
 from fedbench.jobs.job import Job
-from fedbench.jobs.resolve import resolve, with_defaults
+from fedbench.jobs.resolve import Resolver, with_defaults
 from fedbench.results.plan import Entry, EntryRole, Plan, is_study, point_name, study_name
 from fedbench.results.sequential_test import sequential_test_of
 from fedbench.results.tables import FinalScores
-from fedbench.runtime.resolved import ResolvedRun
 from fedbench.runtime.warnings import config_warnings
 from fedbench.studies.compared_methods import ComparedMethod
 from fedbench.studies.neighbours import Neighbour, untried_neighbours
@@ -64,10 +60,10 @@ class TuningStudy:
     points: dict[str, list[Values]] = field(init=False)
     metric: Metric = field(init=False)
     description: Description | None = field(default=None, init=False)
+    resolver: Resolver = field(default_factory=Resolver, init=False)
     _done: dict[tuple[EntryRole, str], Entry] = field(default_factory=dict, init=False)
     _steps: dict[str, list[Callable[[], list[Job]]]] = field(init=False)
     _pooled: set[str] = field(init=False)
-    _datasets: dict[str, Dataset] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._pooled = {method.label for method in self.compared if method.is_pooled(self.config)}
@@ -99,14 +95,6 @@ class TuningStudy:
         """Lines about values that are set and have no effect on some method."""
         for method in self.compared:
             yield from config_warnings(with_defaults(method.config(self.config, self.points[method.label][0])))
-
-    def resolve(self, config: Config) -> ResolvedRun:
-        """A run of this study; the same data are read once for all of its runs. Raises ConfigError."""
-        # Not `data.val`, which is another one in final runs than in the trials before.
-        key = json.dumps([config.data.model_dump_json(exclude={"val"}), *Beside.of(config.partition)])
-        run = resolve(config, self._datasets.get(key))
-        self._datasets[key] = run.dataset
-        return run
 
     def candidates(self) -> list[Job]:
         """The jobs of the first stage: every point of every method that has a choice, on the first tuning seed.
@@ -384,7 +372,7 @@ class TuningStudy:
         shares_gpu = open_to_trial(config)
         if config.wandb.group is None:
             config.wandb.group = study_name(self.folder)
-        run = self.resolve(config)
+        run = self.resolver.resolve(config)
         config = loggers.with_reachable_loggers(run.config)
         about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
         about |= dict(data=PreparedDataset.of(run.dataset))

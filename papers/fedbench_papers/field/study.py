@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fedbench.config import Config
-from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
-from fedbench.jobs.resolve import check_run, resolve
+from fedbench.jobs.resolve import Resolver, check_run
 from fedbench.methods import names
 from fedbench.report.study import Study
 from fedbench.results.plan import Plan, is_study
@@ -103,13 +102,12 @@ def is_plain(label: str) -> bool:
 
 def refusals(config: Config, methods: Sequence[str]) -> Iterator[tuple[str, str]]:
     """The methods that cannot run with a configuration, and why."""
-    dataset: Dataset | None = None
+    resolver = Resolver()
     for name in methods:
         if name in BASELINES:
             continue
         try:
-            run = resolve(ComparedMethod.parse(name).config(config), dataset)
-            dataset = run.dataset
+            run = resolver.resolve(ComparedMethod.parse(name).config(config))
             check_run(run, [0], lambda line: None)
         except ConfigError as error:
             yield name, str(error)
