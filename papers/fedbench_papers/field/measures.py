@@ -9,7 +9,7 @@ import pandas as pd
 
 from fedbench import __version__
 from fedbench.config.tuning import LOOKS
-from fedbench.report.doubts import gaps_of, with_doubt
+from fedbench.report.doubts import doubts, gaps_of, with_doubt
 from fedbench.report.leaderboard import OTHER_POINT, LeaderboardRow, leaderboard
 from fedbench.report.study import Study
 from fedbench.results.contrasts import contrasts
@@ -131,21 +131,56 @@ def _of_newcomers(study: Study) -> Iterator[Number]:
     """Differences of newcomers' scores, paired by seed, with Student t intervals over seeds alone.
 
     Corrected by Bonferroni for methods and looks. Who may be best: nobody is above it by a one-sided interval,
-    corrected for the number of others (multiple comparisons with the best: Hsu, 1984).
+    corrected for the number of others (multiple comparisons with the best: Hsu, 1984). A method is not judged if one is
+    above it and a doubt remains.
     """
-    judged = [label for label in study.runs if label not in study.plan.references and not is_degenerate(study, label)]
-    every = {label: scores_after_most_epochs(study.metric, study.runs[label].newcomers()) for label in judged}
-    scores = {label: values for label, values in every.items() if len(values) >= LEAST_SEEDS}
-    level = (1 - CONFIDENCE) / max(1, (len(scores) - 1) * looks_of(study))
+    scores, doubted = _newcomers_scores(study), newcomers_doubts(study)
+    level = _newcomers_level(study, scores)
     for label in scores:
-        above = (_ends(scores[other], scores[label], 1 - 2 * level) for other in scores if other != label)
-        is_behind = any(ends is not None and ends[1] > 0 for ends in above)
-        yield label, None, None, NEWCOMERS, "may_be_best", float(not is_behind)
+        if label not in doubted:
+            yield label, None, None, NEWCOMERS, "may_be_best", float(_newcomers_ahead(scores, label, level) is None)
         for against in (BASELINE, FINE_TUNED):
             ends = _ends(scores[label], scores[against], 1 - level) if against in scores and against != label else None
             if ends is not None:
-                for name, value in zip(("gain", "gain_low", "gain_high", "seeds"), ends, strict=True):
+                mean, low, high, _ = ends
+                doubt = (low > 0 or high < 0) and doubts(study, label, against, mean)
+                named = zip(
+                    ("gain", "gain_low", "gain_high", "seeds", "withheld"), (*ends, float(bool(doubt))), strict=True
+                )
+                for name, value in named:
                     yield label, against, None, NEWCOMERS, name, value
+
+
+def newcomers_doubts(study: Study) -> dict[str, str]:
+    """Why methods are not judged by newcomers although another one is above them."""
+    scores = _newcomers_scores(study)
+    level = _newcomers_level(study, scores)
+    pairs = {label: _newcomers_ahead(scores, label, level) for label in scores}
+    known = {label: doubts(study, ahead, label, 1.0) for label, ahead in pairs.items() if ahead is not None}
+    return {label: doubt for label, doubt in known.items() if doubt}
+
+
+def _newcomers_scores(study: Study) -> dict[str, pd.Series]:
+    """Newcomers' scores by seed, of the methods that compete, were at work and failed in no seed."""
+    judged = [
+        label
+        for label in study.runs
+        if label not in study.plan.references and not is_degenerate(study, label) and not study.failed_seeds(label)
+    ]
+    every = {label: scores_after_most_epochs(study.metric, study.runs[label].newcomers()) for label in judged}
+    return {label: values for label, values in every.items() if len(values) >= LEAST_SEEDS}
+
+
+def _newcomers_level(study: Study, scores: Mapping[str, pd.Series]) -> float:
+    """The error level of one comparison."""
+    return (1 - CONFIDENCE) / max(1, (len(scores) - 1) * looks_of(study))
+
+
+def _newcomers_ahead(scores: Mapping[str, pd.Series], label: str, level: float) -> str | None:
+    """The method that is surely above another one, by the most; None if there is none."""
+    above = {other: _ends(scores[other], scores[label], 1 - 2 * level) for other in scores if other != label}
+    lows = {other: ends[1] for other, ends in above.items() if ends is not None and ends[1] > 0}
+    return max(lows, key=lows.__getitem__) if lows else None
 
 
 def _ends(ours: pd.Series, theirs: pd.Series, confidence: float) -> tuple[float, float, float, float] | None:
@@ -208,7 +243,9 @@ def about(study: Study, facts: Mapping[str, Any], refused: Mapping[str, str]) ->
         "chosen": study.plan.choices,
         "refused": dict(refused),
         "failed": {**dict(failed_in_part(study)), **study.failures},
-        "doubts": {row.label: doubt for row in leaderboard(study) if (doubt := doubt_of(row))},
+        "doubts": newcomers_doubts(study)
+        if facts.get("point") == NEWCOMERS
+        else {row.label: doubt for row in leaderboard(study) if (doubt := doubt_of(row))},
         "degenerate": [label for label in study.runs if is_degenerate(study, label)],
     }
 

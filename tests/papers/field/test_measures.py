@@ -13,6 +13,7 @@ from fedbench.report.study import Study
 from fedbench.results.contrasts import contrast
 from fedbench.results.plan import Entry
 from fedbench.results.statistics import interval
+from fedbench_papers.field import measures
 from fedbench_papers.field.measures import about, beside_recorded, doubt_of, heterogeneity, looks_of, measure
 from fedbench_papers.field.record import FIELD_FILE, FieldRecord
 from fedbench_papers.field.standings import Field
@@ -95,6 +96,27 @@ def test_a_method_that_is_not_judged_is_not_among_the_best(out):
     later = measure("digits", study, "newcomers")
     assert "fedper" not in set(later[later["quantity"] == "may_be_best"]["method"])
     assert "centralized" not in set(numbers[numbers["quantity"] == "may_be_best"]["method"])
+
+
+def test_a_doubt_about_newcomers_is_that_of_their_own_scores(out, monkeypatch):
+    study = Study.load(out / "field" / "digits")
+    noise = np.random.default_rng(0).normal(0, 0.001, (len(study.runs), 5))
+    for row, (label, run) in zip(noise, study.runs.items(), strict=True):
+        joined = run.newcomers()
+        joined.attrs["scores"] = pd.Series(row + (0.5 if label == "fedper" else 0.9))
+        monkeypatch.setattr(run, "newcomers", lambda joined=joined: joined)
+    monkeypatch.setattr(measures, "scores_after_most_epochs", lambda metric, joined: joined.attrs["scores"])
+    told = about(study, {"point": "newcomers"}, {})
+    assert told["doubts"] == {}
+    judged = measure("digits", study, "newcomers")
+    worse = judged[(judged["method"] == "fedper") & (judged["quantity"] == "may_be_best")]
+    assert worse["value"].tolist() == [0.0]
+    study.plan.ends["fedper"], study.plan.choices["fedper"] = ["train.lr"], {"train.lr": 0.1}
+    assert about(study, {"point": "newcomers"}, {})["doubts"]["fedper"].startswith("the best candidate of fedper is at")
+    doubted = measure("digits", study, "newcomers")
+    rows = doubted[doubted["method"] == "fedper"]
+    assert "may_be_best" not in set(rows["quantity"])
+    assert rows[(rows["quantity"] == "withheld") & (rows["against"] == "local")]["value"].tolist() == [1.0]
 
 
 def test_a_method_of_which_a_seed_failed_is_not_judged_and_says_why(out):
