@@ -159,9 +159,9 @@ def settings_scores(survey: SettingsStudy, choice: Choice) -> Table:
 
 
 def _left_out(survey: SettingsStudy, choice: Choice) -> dict[str, str]:
-    """Of the methods that lack a setting because they failed there, the setting with the error.
+    """The methods that the table lacks because they failed in a setting, with the setting and the error.
 
-    None if the table shows only some methods.
+    None if methods were chosen for the table.
     """
     return {
         choice.name(label): f"{shown_name(setting)}: {why}"

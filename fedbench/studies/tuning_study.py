@@ -375,5 +375,5 @@ class TuningStudy:
         run = self.resolver.resolve(config)
         config = loggers.with_reachable_loggers(run.config)
         about = dict(values=dict(values), setting=self.setting, study=self.folder, point=self.plan.point)
-        about |= dict(data=PreparedDataset.of(run.dataset))
-        return Job.of(config, seed, self.root, method.label, role=role, shares_gpu=shares_gpu, **about)
+        about |= dict(role=role, shares_gpu=shares_gpu, data=PreparedDataset.of(run.dataset))
+        return Job.of(config, seed, self.root, method.label, **about)

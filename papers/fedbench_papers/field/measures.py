@@ -2,6 +2,8 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -32,7 +34,7 @@ def measure(setting: str, study: Study, point: str) -> pd.DataFrame:
     """The rows of a finished comparison. point: of the scores that are judged; `newcomers` for those that join."""
     board = leaderboard(study)
     numbers = [number for row in board for number in _of_method(row)]
-    numbers += _of_newcomers(study) if point == NEWCOMERS else _of_verdicts(study, board)
+    numbers += NewcomersTest(study).numbers() if point == NEWCOMERS else _of_verdicts(study, board)
     frame = pd.DataFrame(numbers, columns=list(COLUMNS)[1:])
     frame.insert(0, "setting", setting)
     return frame.astype({"seed": "Int32"})
@@ -127,60 +129,57 @@ def _of_gain(verdict: Verdict, point: str, low: float | None, high: float | None
             yield verdict.method, verdict.against, None, point, name, float(value)
 
 
-def _of_newcomers(study: Study) -> Iterator[Number]:
-    """Differences of newcomers' scores, paired by seed, with Student t intervals over seeds alone.
+class NewcomersTest:
+    """Methods compared by the scores of clients that join after training, paired by seed.
 
-    Corrected by Bonferroni for methods and looks. Who may be best: nobody is above it by a one-sided interval,
-    corrected for the number of others (multiple comparisons with the best: Hsu, 1984). A method is not judged if one is
-    above it and a doubt remains.
+    Student t intervals over seeds alone, corrected by Bonferroni for methods and looks. Who may be best: nobody is
+    above it by a one-sided interval, corrected for the number of others (multiple comparisons with the best: Hsu,
+    1984). Of methods that compete, were at work and failed in no seed.
     """
-    scores, doubted = _newcomers_scores(study), newcomers_doubts(study)
-    level = _newcomers_level(study, scores)
-    for label in scores:
-        if label not in doubted:
-            yield label, None, None, NEWCOMERS, "may_be_best", float(_newcomers_ahead(scores, label, level) is None)
-        for against in (BASELINE, FINE_TUNED):
-            ends = _ends(scores[label], scores[against], 1 - level) if against in scores and against != label else None
-            if ends is not None:
-                mean, low, high, _ = ends
-                doubt = (low > 0 or high < 0) and doubts(study, label, against, mean)
-                named = zip(
-                    ("gain", "gain_low", "gain_high", "seeds", "withheld"), (*ends, float(bool(doubt))), strict=True
-                )
-                for name, value in named:
-                    yield label, against, None, NEWCOMERS, name, value
 
+    def __init__(self, study: Study) -> None:
+        self.study, self.scores = study, dict[str, pd.Series]()
+        for label, run in study.runs.items():
+            if label in study.plan.references or is_degenerate(study, label) or study.failed_seeds(label):
+                continue
+            values = scores_after_most_epochs(study.metric, run.newcomers())
+            if len(values) >= LEAST_SEEDS:
+                self.scores[label] = values
+        self.level = (1 - CONFIDENCE) / max(1, (len(self.scores) - 1) * looks_of(study))
 
-def newcomers_doubts(study: Study) -> dict[str, str]:
-    """Why methods are not judged by newcomers although another one is above them."""
-    scores = _newcomers_scores(study)
-    level = _newcomers_level(study, scores)
-    pairs = {label: _newcomers_ahead(scores, label, level) for label in scores}
-    known = {label: doubts(study, ahead, label, 1.0) for label, ahead in pairs.items() if ahead is not None}
-    return {label: doubt for label, doubt in known.items() if doubt}
+    @cached_property
+    def ahead(self) -> dict[str, str | None]:
+        """By method, the one that is surely above it, by the most; None if there is none."""
+        return {label: self._ahead_of(label) for label in self.scores}
 
+    def _ahead_of(self, label: str) -> str | None:
+        others = {other: values for other, values in self.scores.items() if other != label}
+        ends = {other: _ends(values, self.scores[label], 1 - 2 * self.level) for other, values in others.items()}
+        lows = {other: known[1] for other, known in ends.items() if known is not None and known[1] > 0}
+        return max(lows, key=lows.__getitem__) if lows else None
 
-def _newcomers_scores(study: Study) -> dict[str, pd.Series]:
-    """Newcomers' scores by seed, of the methods that compete, were at work and failed in no seed."""
-    judged = [
-        label
-        for label in study.runs
-        if label not in study.plan.references and not is_degenerate(study, label) and not study.failed_seeds(label)
-    ]
-    every = {label: scores_after_most_epochs(study.metric, study.runs[label].newcomers()) for label in judged}
-    return {label: values for label, values in every.items() if len(values) >= LEAST_SEEDS}
+    @cached_property
+    def doubt_by_method(self) -> dict[str, str]:
+        """Why methods are not judged although another one is above them."""
+        pairs = {label: other for label, other in self.ahead.items() if other is not None}
+        known = {label: doubts(self.study, other, label, 1.0) for label, other in pairs.items()}
+        return {label: doubt for label, doubt in known.items() if doubt}
 
-
-def _newcomers_level(study: Study, scores: Mapping[str, pd.Series]) -> float:
-    """The error level of one comparison."""
-    return (1 - CONFIDENCE) / max(1, (len(scores) - 1) * looks_of(study))
-
-
-def _newcomers_ahead(scores: Mapping[str, pd.Series], label: str, level: float) -> str | None:
-    """The method that is surely above another one, by the most; None if there is none."""
-    above = {other: _ends(scores[other], scores[label], 1 - 2 * level) for other in scores if other != label}
-    lows = {other: ends[1] for other, ends in above.items() if ends is not None and ends[1] > 0}
-    return max(lows, key=lows.__getitem__) if lows else None
+    def numbers(self) -> Iterator[Number]:
+        """Who may be best, and the differences from local training and from a fine-tuned shared model."""
+        for label, other in self.ahead.items():
+            if label not in self.doubt_by_method:
+                yield label, None, None, NEWCOMERS, "may_be_best", float(other is None)
+        for label, against in product(self.scores, (BASELINE, FINE_TUNED)):
+            if against not in self.scores or label == against:
+                continue
+            if (ends := _ends(self.scores[label], self.scores[against], 1 - self.level)) is None:
+                continue
+            mean, low, high, seeds = ends
+            doubt = doubts(self.study, label, against, mean) if low > 0 or high < 0 else ""
+            values = {"gain": mean, "gain_low": low, "gain_high": high, "seeds": seeds, "withheld": float(bool(doubt))}
+            for name, value in values.items():
+                yield label, against, None, NEWCOMERS, name, value
 
 
 def _ends(ours: pd.Series, theirs: pd.Series, confidence: float) -> tuple[float, float, float, float] | None:
@@ -243,7 +242,7 @@ def about(study: Study, facts: Mapping[str, Any], refused: Mapping[str, str]) ->
         "chosen": study.plan.choices,
         "refused": dict(refused),
         "failed": {**dict(failed_in_part(study)), **study.failures},
-        "doubts": newcomers_doubts(study)
+        "doubts": NewcomersTest(study).doubt_by_method
         if facts.get("point") == NEWCOMERS
         else {row.label: doubt for row in leaderboard(study) if (doubt := doubt_of(row))},
         "degenerate": [label for label in study.runs if is_degenerate(study, label)],
