@@ -1,5 +1,6 @@
 """How every method stands in every setting: the record's numbers, read once, as findings, guide and page use them."""
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +8,6 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-import pandas as pd
 
 from fedbench.methods import METHODS, load
 from fedbench.methods.base import About
@@ -120,17 +120,19 @@ class Field:
         known = self._means.get((setting, method, against, point, quantity))
         return None if known is None else known[0]
 
-    def by_seed(self, setting: str, method: str, quantity: str, point: str) -> pd.Series:
+    @cached_property
+    def _seeds(self) -> dict[tuple[str, str, str, str], dict[int, float]]:
+        """The numbers that are recorded per seed, by setting, method, quantity and point."""
+        numbers = self.record.numbers.dropna(subset=["seed", "point"])
+        columns = (numbers[name] for name in ("setting", "method", "quantity", "point", "seed", "value"))
+        known: dict[tuple[str, str, str, str], dict[int, float]] = defaultdict(dict)
+        for setting, method, quantity, point, seed, value in zip(*columns, strict=True):
+            known[setting, method, quantity, point][int(seed)] = float(value)
+        return dict(known)
+
+    def by_seed(self, setting: str, method: str, quantity: str, point: str) -> Mapping[int, float]:
         """The numbers of the seeds."""
-        numbers = self.record.numbers
-        rows = numbers[
-            (numbers["setting"] == setting)
-            & (numbers["method"] == method)
-            & (numbers["quantity"] == quantity)
-            & (numbers["point"] == point)
-            & numbers["seed"].notna()
-        ]
-        return rows.set_index("seed")["value"]
+        return self._seeds.get((setting, method, quantity, point), {})
 
     def gain(self, setting: str, method: str, against: str, point: str | None = None) -> Gain | None:
         """A method's gain over another one; None without a verdict."""
@@ -143,9 +145,9 @@ class Field:
 
     def difference(self, setting: str, method: str, other: str, quantity: str = "score") -> float | None:
         """How much higher a number of a method is than that of another one, mean over the seeds that both have."""
-        point = self.point(setting)
-        both = self.by_seed(setting, method, quantity, point) - self.by_seed(setting, other, quantity, point)
-        return None if both.dropna().empty else float(both.mean())
+        ours, theirs = (self.by_seed(setting, one, quantity, self.point(setting)) for one in (method, other))
+        both = [ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()]
+        return fmean(both) if both else None
 
     @cached_property
     def standings(self) -> dict[tuple[str, str], Standing]:

@@ -28,7 +28,7 @@ def test_its_numbers_are_those_of_the_comparison(out):
     field = Field(FieldRecord.read(out / "field" / FIELD_FILE))
     for label in ("fedper", "local"):
         scores = study.last_rows(label).set_index("seed")["test_accuracy"].to_dict()
-        assert field.by_seed("digits", label, "score", "after_agg").to_dict() == scores
+        assert field.by_seed("digits", label, "score", "after_agg") == scores
     verdict = next(row.over_local for row in leaderboard(study) if row.label == "fedper")
     bound, gain = verdict.interval, field.gain("digits", "fedper", "local")
     assert (gain.mean, gain.low, gain.high) == (bound.mean, bound.low, bound.high)
