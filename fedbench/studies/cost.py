@@ -156,9 +156,17 @@ def steps_of(config: Config) -> int:
     return Cost.of(config).steps
 
 
-def hours_of(configs: Iterable[Config]) -> float:
-    """Estimated hours of training and evaluation with one run per core. Raises ConfigError."""
-    return sum(Cost.of(config).seconds for config in configs) / 3600 / cores()
+def total_cost(configs: Iterable[Config]) -> tuple[int, float]:
+    """Gradient steps of runs of one seed each, and estimated hours with one run per core. Raises ConfigError.
+
+    The cost of a run does not depend on its seed, so it is estimated once for all seeds of a point.
+    """
+    points: dict[str, list[Config]] = {}
+    for config in configs:
+        points.setdefault(config.model_dump_json(exclude={"seeds"}), []).append(config)
+    costs = [(len(runs), Cost.of(runs[0])) for runs in points.values()]
+    seconds = sum(count * cost.seconds for count, cost in costs)
+    return sum(count * cost.steps for count, cost in costs), seconds / 3600 / cores()
 
 
 def dataset_of_run(config: Config) -> Dataset:

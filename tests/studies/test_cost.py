@@ -10,7 +10,7 @@ from fedbench.data.sources import published_names, published_of
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.studies import cost
-from fedbench.studies.cost import RUN, Cost, dataset_of, hours_of, steps_of
+from fedbench.studies.cost import RUN, Cost, dataset_of, steps_of, total_cost
 from tests.runtime.networks import Awkward
 
 ASKED = {"partition": {"name": "shards", "clients": 10, "classes": 2, "images": 50}, "data": {"name": "cifar10"}}
@@ -96,7 +96,7 @@ def test_evaluations_look_at_validation_and_test_images_at_both_points():
     assert Cost.of(asked).evaluated_images == pytest.approx(3 * 10 * (20 + 10) * 2)
     sampled = asked.model_copy(update={"evaluate": asked.evaluate.model_copy(update={"clients": 4})})
     assert Cost.of(sampled).evaluated_images == pytest.approx(Cost.of(asked).evaluated_images * 0.4)
-    assert hours_of([sampled]) < hours_of([asked])
+    assert total_cost([sampled])[1] < total_cost([asked])[1]
 
 
 def cifar10_of_mine(train: bool = True) -> TensorDataset:
@@ -166,7 +166,7 @@ def test_of_a_large_batch_a_part_is_measured(monkeypatch):
 def test_what_cannot_be_trained_is_said_before_it_is_run():
     asked = Config(**MINE, model="avgcnn")
     with pytest.raises(ConfigError, match="model avgcnn: needs images"):
-        hours_of([asked])
+        total_cost([asked])
 
 
 class Stepless(Method):
@@ -178,9 +178,13 @@ class Stepless(Method):
 def test_a_method_that_cannot_count_its_steps_is_named():
     asked = Config(data="digits", method=Stepless)
     with pytest.raises(ConfigError, match=r"Stepless.steps fails: ValueError: boom \(test_cost.py:"):
-        hours_of([asked])
+        total_cost([asked])
 
 
-def test_hours_are_those_of_all_runs():
-    config = Config(**ASKED, model="mlp")
-    assert hours_of([config, config]) == pytest.approx(2 * hours_of([config]))
+def test_steps_and_hours_are_those_of_all_runs():
+    one, other = (Config(**ASKED, model="mlp", seeds=[seed]) for seed in (0, 1))
+    longer = Config(**ASKED, model="mlp", rounds=2 * one.rounds)
+    steps, hours = total_cost([one])
+    assert steps == steps_of(one)
+    assert total_cost([one, other]) == (2 * steps, pytest.approx(2 * hours))
+    assert total_cost([one, longer, other])[0] == 4 * steps

@@ -18,7 +18,7 @@ from fedbench.results.contrasts import holm
 from fedbench.results.files import read_json
 from fedbench.results.plan import Plan, is_study
 from fedbench.results.reader import Records
-from fedbench.studies.cost import hours_of, steps_of
+from fedbench.studies.cost import total_cost
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
@@ -300,9 +300,9 @@ def rows_table(
     shipped = results_of(recorded.entries) if recorded.conditions == conditions else {}
     new = {name: new_runs(rows[name], known) for name in sorted(rows, key=lambda name: bool(rows[name].reading_of))}
     for name, row in rows.items():
-        configs = new[name]
+        steps, hours = total_cost(new[name])
         entry = local.get(name) or shipped.get(name)
-        costs = dict(runs=len(configs), steps=sum(map(steps_of, configs)), minutes=60 * hours_of(configs))
+        costs = dict(runs=len(new[name]), steps=steps, minutes=60 * hours)
         verdict = verdict_line(entry) if entry else row.reason or NOT_RUN
         outcome = dict(verdict=verdict, made=(entry or {}).get("made", ""), recorded=bool(entry) and name not in local)
         about = {key: getattr(row, key) for key in ("id", "statement", "effect", "reading", "reading_of")}

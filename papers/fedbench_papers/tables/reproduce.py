@@ -12,7 +12,7 @@ from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.jobs import folder_locks, run_names
 from fedbench.results.plan import Plan
-from fedbench.studies.cost import hours_of, steps_of
+from fedbench.studies.cost import total_cost
 from fedbench.studies.run_studies import StudyWatch, run_studies
 from fedbench.studies.space import Values
 from fedbench.studies.study_result import StudyResult
@@ -206,8 +206,9 @@ def experiments_listing(scale: str) -> Iterator[str]:
         configs = runs_of_cells(experiment, scale)
         sets = ", ".join(dict.fromkeys(cell.dataset for cell in experiment.cells))
         if configs:
+            steps, hours = total_cost(configs)
             counts = f"{len(experiment.cells):>5} {len(experiment.numbers):>7} {len(configs):>5}"
-            yield f"{name:<33} {counts} {sum(map(steps_of, configs)):>11,} {hours_of(configs):>8.1f}  {sets}"
+            yield f"{name:<33} {counts} {steps:>11,} {hours:>8.1f}  {sets}"
         else:
             yield f"{name:<33} " + ("no runs" if experiment.figure is None else f"no training{'':<30} {sets}")
         yield from textwrap.wrap(experiment.what, 110, initial_indent="    ", subsequent_indent="    ")

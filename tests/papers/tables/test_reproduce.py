@@ -6,7 +6,8 @@ import pytest
 
 from fedbench.config import Config
 from fedbench.errors import ConfigError
-from fedbench.studies.cost import steps_of
+from fedbench.processor import cores
+from fedbench.studies.cost import Cost, steps_of
 from fedbench_papers.tables.experiment import Experiment, figures, names
 from fedbench_papers.tables.reproduce import experiments_listing, plan_table, reproduce, runs_of_cells, slug
 
@@ -109,7 +110,7 @@ def test_mistakes_are_refused_before_anything_runs(tmp_path, name, more, line):
 
 
 def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
-    monkeypatch.setattr("fedbench_papers.tables.reproduce.hours_of", len)
+    monkeypatch.setattr(Cost, "seconds", 3600.0 * cores())  # an hour each
     lines = list(experiments_listing("full"))
     listed = [line.split()[0] for line in lines[1:-1] if not line.startswith(" ")]
     assert listed == [*names(), *figures()]
@@ -122,7 +123,8 @@ def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
 
 def test_a_line_is_there_before_the_next_one_is_measured(monkeypatch):
     measured = []
-    monkeypatch.setattr("fedbench_papers.tables.reproduce.hours_of", lambda configs: measured.append(1) or 1.0)
+    whole = lambda configs: measured.append(1) or (1, 1.0)  # noqa: E731
+    monkeypatch.setattr("fedbench_papers.tables.reproduce.total_cost", whole)
     assert len(list(islice(experiments_listing("full"), 2))) == 2
     assert len(measured) == 1
 
