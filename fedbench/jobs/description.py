@@ -109,7 +109,7 @@ def _library_versions() -> dict[str, str | None]:
 
 def fingerprinted_files(config: Config) -> dict[str, Path]:
     """The files that the configuration names and that affect results, by the key of their fingerprint."""
-    dealt = config.partition.path if config.partition.name == scheme.FILE_SCHEME else None
+    dealt = config.partition.path if "path" in scheme.load(config.partition.name).reads else None
     named = {"weights_fingerprint": config.model.weights, "partition_file_fingerprint": dealt}
     return {key: path for key, path in named.items() if path}
 

@@ -22,9 +22,7 @@ from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import ClientRows, Clients, Partition, client_rows
-from fedbench.data.partitions.saved import partition_from_file
 from fedbench.data.partitions.scheme import (
-    FILE_SCHEME,
     SCHEMES,
     check_keys,
     load,
@@ -50,8 +48,8 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
     config = config.model_copy(update={"partition": options})
     seed = seed if options.seed is None else options.seed
     check_noise_clients(options, dataset)
-    if options.name == FILE_SCHEME:
-        return partition_from_file(source, config, seed)
+    if (whole := load(options.name).whole) is not None:
+        return whole(source, config, seed)
     check_targets(dataset, options)
     if config.public.size:
         public, reserved = draw_public(source, config.public, seed)
@@ -100,7 +98,7 @@ def check_sides(source: SamplePool, options: PartitionConfig, train: Assignment,
 def check_targets(dataset: Dataset, options: PartitionConfig) -> None:
     """Raises ConfigError if the scheme needs classes and the targets are none."""
     if not dataset.classes and not load(options.name).classless:
-        able = [*(name for name, scheme in SCHEMES.loadable() if scheme.classless), FILE_SCHEME]
+        able = [name for name, scheme in SCHEMES.loadable() if scheme.classless]
         raise ConfigError(
             f"partition.name = {options.name}: it needs classes, but the targets of data {dataset.name} are "
             f"{dataset.meaning}; take {', '.join(able)}"
@@ -109,8 +107,10 @@ def check_targets(dataset: Dataset, options: PartitionConfig) -> None:
 
 def deal(source: SamplePool, options: PartitionConfig, seed: int) -> Deal:
     """The training and test samples that the scheme gives to all clients. Raises ConfigError."""
+    scheme = load(options.name)
+    assert scheme.deal is not None
     try:
-        return load(options.name).deal(source, check_keys(options), random_stream(seed, "deal"))
+        return scheme.deal(source, check_keys(options), random_stream(seed, "deal"))
     except MemoryError as error:
         raise ConfigError(
             f"partition {options.name}: the samples of {options.clients} clients do not fit into memory "

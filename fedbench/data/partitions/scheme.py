@@ -8,18 +8,19 @@ from typing import Any
 
 import numpy as np
 
-from fedbench.config import PartitionConfig
+from fedbench.config import Config, PartitionConfig
 from fedbench.config.section import make_section
 from fedbench.data.partitions import schemes
 from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.newcomers import check_newcomers
 from fedbench.data.partitions.pool import MERGING, SamplePool
+from fedbench.data.partitions.rows import Partition
 from fedbench.errors import ConfigError, nearest
 from fedbench.plugins import PluginTable, modules
 
-FILE_SCHEME = "file"
-COMMON_KEYS = {"test", "test_share", "total", "test_by", "order_by"}
-"""Keys that all schemes read, and a file does not."""
+DEALING_KEYS = {"test_share", "total", "order_by"}
+COMMON_KEYS = {"test", "test_by", *DEALING_KEYS}
+"""Keys that all schemes read; those of dealing only where samples are dealt."""
 FEDCAC_SIZES = {"train_size": 500, "test_size": 100}
 """Samples of a client in the protocol of FedCAC (ICCV 2023, section 4.1)."""
 LAST_FIFTH = 0.2
@@ -31,7 +32,9 @@ class Scheme:
     """A way to distribute samples to clients.
 
     deal: takes the samples, the keys `partition.*` and a random stream, and returns the training and test samples of
-    all clients, whose two parts have the same classes. reads: the keys it reads, of those that not all schemes read.
+    all clients, whose two parts have the same classes. whole: instead of `deal`, for partitions that are known as they
+    are: takes the samples, the configuration and a seed, and returns the partition with its validation and public
+    samples. reads: the keys it reads, of those that not all schemes read.
     Options: the keys, including any of its own. classless: it works without classes. test: the meaning of
     `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
     `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
@@ -42,7 +45,7 @@ class Scheme:
     keys give each client; None: an even share.
     """
 
-    deal: Callable[[SamplePool, Any, np.random.Generator], Deal]
+    deal: Callable[[SamplePool, Any, np.random.Generator], Deal] | None = None
     reads: tuple[str, ...] = ()
     Options: type[PartitionConfig] = PartitionConfig
     classless: bool = False
@@ -56,11 +59,14 @@ class Scheme:
     headline: tuple[str, ...] = ()
     splits_clients: bool = False
     size: Callable[[Any, str], float | None] = lambda options, part: getattr(options, f"{part}_size")
+    whole: Callable[[SamplePool, Config, int], Partition] | None = None
 
 
 def _check(name: str, thing: Any) -> None:
     if not isinstance(thing, Scheme):
         raise ConfigError(f"scheme '{name}' is no fedbench.data.partitions.scheme.Scheme")
+    if (thing.deal is None) == (thing.whole is None):
+        raise ConfigError(f"scheme '{name}' must have either `deal` or `whole`")
 
 
 SCHEMES = PluginTable(
@@ -68,17 +74,9 @@ SCHEMES = PluginTable(
     group="fedbench.schemes",
     built_in=modules(schemes.__name__, schemes.__path__),
     extract=attrgetter("SCHEME"),
-    extra_names=(FILE_SCHEME,),
     form="package.module:SCHEME",
     check=_check,
 )
-
-
-def _from_file(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
-    raise NotImplementedError("saved.py reads the partition in a file")
-
-
-FILE = Scheme(_from_file, reads=("path",), drawn=True, headline=("path",))
 
 
 def names() -> list[str]:
@@ -88,13 +86,13 @@ def names() -> list[str]:
 
 def load(name: str) -> Scheme:
     """The scheme of this name, or by package.module:SCHEME. Raises ConfigError."""
-    scheme: Scheme = FILE if name == FILE_SCHEME else SCHEMES.load(name)
+    scheme: Scheme = SCHEMES.load(name)
     return scheme
 
 
 def readers(key: str) -> list[str]:
     """The schemes that read a key not read by all, with their default size."""
-    kinds = {**dict(SCHEMES.loadable()), FILE_SCHEME: FILE}
+    kinds = dict(SCHEMES.loadable())
     sizes = {name: f" {kind.sizes[key]}" for name, kind in kinds.items() if key in kind.sizes}
     return [f"{name}{sizes.get(name, '')}" for name, kind in kinds.items() if key in kind.reads]
 
@@ -130,7 +128,7 @@ def resolve_scheme_options(config: PartitionConfig, one_part: bool, merged: str 
         filled["test_size"] = config.test_size or 100
     if test in ("stratified", "last") and "test_share" not in config.model_fields_set:
         filled["test_share"] = LAST_FIFTH
-    if scheme is not FILE:
+    if scheme.whole is None:
         check_columns(config, test)
     return PartitionConfig(**{**options.model_dump(), **filled})
 
@@ -172,8 +170,8 @@ def ignored_keys(options: PartitionConfig) -> list[str]:
     """The keys that are set but that the scheme does not read, given the origin of its test images."""
     scheme, defaults = load(options.name), PartitionConfig()
     reads = COMMON_KEYS.union(scheme.reads)
-    if scheme is FILE:
-        reads -= {"test_share", "total", "order_by"}
+    if scheme.whole is not None:
+        reads -= DEALING_KEYS
     reads -= {"test_share"} if options.test not in MERGING else set()
     reads -= {"test_size"} if scheme.drawn and options.test != "drawn" else set()
     return [key for key in sorted(keys_of_schemes() - reads) if getattr(options, key) != getattr(defaults, key)]
@@ -182,13 +180,14 @@ def ignored_keys(options: PartitionConfig) -> list[str]:
 @cache
 def keys_of_schemes() -> frozenset[str]:
     """The keys that any scheme reads."""
-    return frozenset(COMMON_KEYS.union(FILE.reads, *(scheme.reads for _, scheme in SCHEMES.loadable())))
+    return frozenset(COMMON_KEYS.union(*(scheme.reads for _, scheme in SCHEMES.loadable())))
 
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:
     """One sentence for each key that was set without effect."""
+    depends = {"test_share", "test_size"} if load(options.name).whole is None else set()
     return [
         f"partition.{key} = {getattr(options, key)} has no effect: partition {options.name} does not use it"
-        + (f" with test = {options.test}" if key in ("test_share", "test_size") and options.name != FILE_SCHEME else "")
+        + (f" with test = {options.test}" if key in depends else "")
         for key in ignored_keys(options)
     ]

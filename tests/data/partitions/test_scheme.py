@@ -24,7 +24,7 @@ from tests.data.toys import EVEN
 
 def test_every_file_is_a_scheme():
     assert {"iid", "dirichlet-fixed", "file"} <= set(names())
-    assert all(isinstance(load(name), Scheme) for name in names() if name != "file")
+    assert all(isinstance(load(name), Scheme) for name in names())
 
 
 def test_an_unknown_name_is_told_what_there_is():
@@ -117,3 +117,27 @@ def test_a_scheme_has_keys_of_its_own():
         stripe(shift=-1)
     with pytest.raises(ConfigError, match=r"unknown key partition.shit: partition stripes:SCHEME .* mean shift\?"):
         stripe(shit=1)
+
+
+def module_with(scheme: Scheme) -> ModuleType:
+    module = ModuleType("whole")
+    module.SCHEME = scheme
+    return module
+
+
+def test_a_scheme_may_make_the_whole_partition(monkeypatch):
+    made = partition(EVEN, Config(partition={"name": "iid", "clients": 3}), 0)
+    given = Scheme(whole=lambda source, config, seed: made, classless=True)
+    monkeypatch.setitem(sys.modules, "whole", module_with(given))
+    config = Config(partition={"name": "whole:SCHEME", "clients": 3})
+    assert partition(EVEN, config, 1) is made
+    asked = PartitionConfig(name="whole:SCHEME", test="pooled", total=50, test_share=0.5)
+    found = unused_key_warnings(resolve_scheme_options(asked, False))
+    assert [line.split(" ")[0] for line in found] == ["partition.test_share", "partition.total"]
+
+
+@pytest.mark.parametrize("keys", [{}, {"deal": load("iid").deal, "whole": lambda source, config, seed: None}])
+def test_a_scheme_deals_or_makes_the_whole_partition(keys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "whole", module_with(Scheme(**keys)))
+    with pytest.raises(ConfigError, match="scheme 'whole:SCHEME' must have either `deal` or `whole`"):
+        load("whole:SCHEME")

@@ -1,4 +1,4 @@
-"""Partitions from files: `--partition file` reads what a run writes.
+"""The partition in a file, such as one that a run has written.
 
 A file holds `{"clients": [{"train": [rows], "val": [rows], "test": [rows]}, ...], "public": [rows]}`, with optional
 `val` and `public`, or such an object for each seed: `{"0": {"clients": ...}, "1": ...}`. Rows are numbered from 0
@@ -27,7 +27,7 @@ from fedbench.data.partitions.newcomers import with_newcomers
 from fedbench.data.partitions.pool import SamplePool
 from fedbench.data.partitions.public import draw_public
 from fedbench.data.partitions.rows import NEWCOMERS, PARTITION_PARTS, Partition, client_rows
-from fedbench.data.partitions.scheme import unused_key_warnings
+from fedbench.data.partitions.scheme import Scheme, unused_key_warnings
 from fedbench.data.partitions.validation import hold_out_validation
 from fedbench.errors import ConfigError, first_line
 
@@ -50,7 +50,7 @@ class SavedPartition(NamedTuple):
     sizes: list[int] | None
 
 
-def partition_from_file(source: SamplePool, config: Config, seed: int) -> Partition:
+def read_partition(source: SamplePool, config: Config, seed: int) -> Partition:
     """The partition in a file. A client's rows keep their order.
 
     Clients without a validation part have one held out; a missing public set is drawn.
@@ -243,3 +243,6 @@ def _check_parts(partition: SavedPartition, options: PartitionConfig, rows: int)
             client, row = divmod(int(both[0]), rows)
             count = int((both // rows == client).sum())
             raise ConfigError(f"{where} {client}: row {row} is in {one} and in {other} ({count} such rows)")
+
+
+SCHEME = Scheme(whole=read_partition, reads=("path",), drawn=True, classless=True, headline=("path",))
