@@ -13,7 +13,10 @@ from fedbench.errors import ConfigError, first_line
 MOST_LEVELS, MOST_VALUES = 50, 100_000
 
 
-class PlainLoader(yaml.SafeLoader):
+_Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # in C, which reads the papers' tables ten times as fast
+
+
+class PlainLoader(_Loader):
     """YAML 1.2 scalars: `1e-3` is a number; `on`, `yes`, `1:30`, `007` and dates are text."""
 
     yaml_implicit_resolvers: dict[str, Any] = {}  # noqa: RUF012 - the name and type are PyYAML's
@@ -91,13 +94,15 @@ def parse_value(text: str) -> Any:
 
 def load_yaml(path: str | Path) -> dict[str, Any]:
     """Reads a configuration file. Raises ConfigError if it cannot be read."""
+    text = ""
     try:
-        tree = _load(Path(path).read_text())
+        text = Path(path).read_text()
+        tree = _load(text)
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "not text"
         raise ConfigError(f"--config {path}: cannot be read ({reason}); give the path of a YAML file") from None
     except yaml.YAMLError as error:
-        raise ConfigError(f"--config {path}: not valid YAML ({_problem_line(error)})") from None
+        raise ConfigError(f"--config {path}: not valid YAML ({_problem_line(error, text)})") from None
     if not isinstance(tree, dict):
         raise ConfigError(f"--config {path}: a mapping of keys is expected, for example `rounds: 100`")
     return tree
@@ -126,7 +131,8 @@ def _values_of(value: Any) -> Iterable[Any]:
     return value.values() if isinstance(value, dict) else value if isinstance(value, list) else ()
 
 
-def _problem_line(error: yaml.YAMLError) -> str:
+def _problem_line(error: yaml.YAMLError, text: str) -> str:
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or first_line(error)
-    return f"line {mark.line + 1}: {problem}" if mark else problem
+    # An end without a line break is on the line after the last one.
+    return f"line {min(mark.line, text.count(chr(10))) + 1}: {problem}" if mark else problem
