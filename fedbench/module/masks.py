@@ -81,8 +81,9 @@ class Entries:
         self.mask, self.size = mask, int(np.count_nonzero(mask.cpu().numpy()))
         self.all = self.size == len(mask)
         # Slices take at most a sixth of a mask's time: 3 to 14 ms for a million entries.
-        slices = slices_of(mask, MOST_SLICES)
-        self._places: list[Any] = [mask] if slices is None else slices or [slice(0, 0)]
+        is_whole = self.size in (0, len(mask))
+        slices = [slice(0, self.size)] if is_whole else slices_of(mask, MOST_SLICES)
+        self._places: list[Any] = [mask] if slices is None else slices
         self._sizes = [self.size] if slices is None else [part.stop - part.start for part in self._places]
 
     def take(self, vector: Tensor) -> Tensor:
