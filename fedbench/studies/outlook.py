@@ -112,28 +112,42 @@ def range_text(least: float, most: float, text: Callable[[float], str]) -> str:
 
 def _cost_of_looks(sequential: Sequence[LeftRuns], room: Room, hours: float | None) -> Iterator[str]:
     """How much longer studies take that add seeds until they are decided."""
-    if not sequential or (sequential[0].study.plan.stopping_rule or {})["most"] <= len(
-        sequential[0].study.config.seeds
-    ):
+    if not sequential:
         return
-    first, test = len(sequential[0].study.config.seeds), sequential[0].study.plan.stopping_rule or {}
-    low, high, most = list[float](), list[float](), list[float]()
+    rule, first = sequential[0].study.plan.stopping_rule, len(sequential[0].study.config.seeds)
+    if rule is None or rule["most"] <= first:
+        return
+    looks, most = sum(first < look <= rule["most"] for look in LOOKS), list[float]()
     for own in sequential:
-        methods = [method for method in own.study.compared if method.label not in own.study.references]
-        runs = [own.run(method, own.study.points[method.label][0]) for method in methods]
-        least, slowest = (fmean(times) for times in zip(*((run.least, run.most) for run in runs), strict=True))
-        few, many = expected_runs(len(methods), test["margin"], int(test["most"]))
-        low += [least] * max(0, round(few) - first * len(methods))
-        high += [slowest] * max(0, round(many) - first * len(methods))
-        most += [slowest] * round(len(methods) * (test["most"] - first))
-    looks = sum(first < look <= test["most"] for look in LOOKS)
-    usual_looks = min(looks, USUAL_LOOKS)
-    usual = duration_range(
-        *(room.seconds(runs, start, usual_looks) for runs, start in zip((low, high), PROCESS, strict=True))
-    )
-    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {test['most']:.0f} seeds"
+        count, (_, slowest) = _methods_of(own)
+        most += [slowest] * round(count * (rule["most"] - first))
+    ending = f"at most {duration(room.seconds(most, PROCESS[1], looks))} more, for {rule['most']:.0f} seeds"
     limit = "" if hours is None else f"; no look begins after {duration(3600 * hours)}"
-    yield f"until it is decided, usually {usual} more if methods differ by some {TYPICAL:g} points; {ending}{limit}"
+    yield f"until it is decided, {_usual_time(sequential, room, min(looks, USUAL_LOOKS))}{ending}{limit}"
+
+
+def _usual_time(sequential: Sequence[LeftRuns], room: Room, looks: int) -> str:
+    """Empty for scores that are no share of 1: how far methods differ in them depends on their unit."""
+    if not all(own.metric.share for own in sequential):
+        return ""
+    low, high = list[float](), list[float]()
+    for own in sequential:
+        rule, (count, (least, slowest)) = own.study.plan.stopping_rule or {}, _methods_of(own)
+        few, many = (
+            runs - count * len(own.study.config.seeds)
+            for runs in expected_runs(count, rule["margin"], int(rule["most"]))
+        )
+        low += [least] * max(0, round(few))
+        high += [slowest] * max(0, round(many))
+    times = (room.seconds(runs, start, looks) for runs, start in zip((low, high), PROCESS, strict=True))
+    return f"usually {duration_range(*times)} more if methods differ by some {TYPICAL:g} points; "
+
+
+def _methods_of(own: LeftRuns) -> tuple[int, tuple[float, float]]:
+    """The number of methods that are compared, and the seconds of a run at least and at most, mean over them."""
+    methods = [method for method in own.study.compared if method.label not in own.study.references]
+    runs = [own.run(method, own.study.points[method.label][0]) for method in methods]
+    return len(methods), (fmean(run.least for run in runs), fmean(run.most for run in runs))
 
 
 def expected_runs(methods: int, margin: float, most: int) -> tuple[float, float]:

@@ -20,6 +20,8 @@ from fedbench.studies.cost import RUN, Cost, is_here
 from fedbench.studies.neighbours import FEWEST_ON_A_SCALE, FEWEST_RATES, TIMES_BESIDE, is_rate, numbers_in
 from fedbench.studies.space import Values
 from fedbench.studies.tuning_study import TuningStudy
+from fedbench.tasks import Metric
+from fedbench.tasks import load as load_task
 
 PROCESS = (6.0, 10.0)
 """Processor seconds until a process has loaded its libraries, at least and, on a busy machine, at most.
@@ -193,6 +195,13 @@ class LeftRuns:
         if key not in self.costs:
             self.costs[key] = Cost.of(method.config(self.study.config, values))
         return self.costs[key]
+
+    @property
+    def metric(self) -> Metric:
+        """The metric that decides."""
+        first = self.study.compared[0]
+        cost = self._cost(first, self.study.points[first.label][0])
+        return load_task(cost.dataset.task, cost.config.evaluate.model_dump()).primary
 
     def finals(self, method: ComparedMethod) -> list[LeftRun]:
         """The final runs of a method that are left, at its chosen point or one that stands for it."""

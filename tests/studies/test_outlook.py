@@ -27,6 +27,14 @@ def test_the_runs_of_a_race_are_those_of_its_first_look_and_what_it_adds_is_said
     assert test.endswith(" more, for 40 seeds")
 
 
+def test_nothing_is_usual_of_scores_that_are_no_share():
+    tuning = ComparisonTuning(tune=0, until_decided=True, margin=0.01, max_seeds=40)
+    config = tuning.with_final_seeds(Config(rounds=1, evaluate={"metric": "loss"}))
+    _, test = cost(plan_comparisons(config, ["fedper"], tuning)[0])
+    assert test.startswith("until it is decided, at most ")
+    assert test.endswith(" more, for 40 seeds")
+
+
 def test_a_single_point_is_listed_too_unless_it_is_the_defaults():
     studies, _, _ = plan_comparisons(Config(rounds=1, seeds=[0]), ["fedper"], ComparisonTuning(tune=1))
     lines = list(outlook(studies))
