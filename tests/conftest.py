@@ -58,6 +58,14 @@ def needs_ray(item: pytest.Item) -> bool:
     return "local_ray" in getattr(item, "fixturenames", ())
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _unsynced() -> Iterator[None]:
+    """No file waits for the disk: no test cuts the power, and every run writes a dozen files."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
+
+
 @pytest.fixture(autouse=True)
 def _uncompiled(request: pytest.FixtureRequest) -> Iterator[None]:
     """Steps of several clients are not compiled, which takes seconds, but where a test says `compiled`."""
