@@ -59,7 +59,7 @@ def needs_ray(item: pytest.Item) -> bool:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _unsynced() -> Iterator[None]:
+def _without_fsync() -> Iterator[None]:
     """No file waits for the disk: no test cuts the power, and every run writes a dozen files."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)

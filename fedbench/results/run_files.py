@@ -10,6 +10,7 @@ import yaml
 from pydantic import TypeAdapter, ValidationError
 
 from fedbench.checksums import CHANGED, KEY, change_of, is_text_changed
+from fedbench.config.files import FastLoader
 from fedbench.results.files import (
     concatenate_tables,
     known_checksums,
@@ -22,8 +23,6 @@ from fedbench.results.files import (
 from fedbench.results.schema import ConfigShape
 
 CONFIG = TypeAdapter(ConfigShape)
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The C loader is ten times as fast, and a report reads the configuration of every run."""
 
 
 class RunFiles:
@@ -85,7 +84,7 @@ class RunFiles:
         if not self.is_whole(path) or not (path.exists() or has_checksum):
             return {}
         try:
-            tree = yaml.load(text := path.read_text(), LOADER)
+            tree = yaml.load(text := path.read_text(), FastLoader)
             if is_text_changed(text, has_checksum):
                 self.note(folder, f"config.yaml: {CHANGED}, and is left out")
                 return {}

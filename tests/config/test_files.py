@@ -38,6 +38,7 @@ def test_values_mean_what_they_look_like(text, value):
     [
         (None, "cannot be read"),
         ("a: [1", "not valid YAML (line 1"),
+        ("a:\n\tb: 1", "indent with spaces, not with tabs"),
         ("5", "mapping"),
         ("", "mapping"),
         ("rounds: 1\nrounds: 2", "line 2: duplicate key rounds"),

@@ -34,15 +34,15 @@ class Scheme:
     deal: takes the samples, the keys `partition.*` and a random stream, and returns the training and test samples of
     all clients, whose two parts have the same classes. whole: instead of `deal`, for partitions that are known as they
     are: takes the samples, the configuration and a seed, and returns the partition with its validation and public
-    samples. reads: the keys it reads, of those that not all schemes read.
-    Options: the keys, including any of its own. classless: it works without classes. test: the meaning of
-    `partition.test = auto`. drawn: it supports `partition.test = drawn`. sizes: defaults of `train_size` and
-    `test_size`. image: a number for every row, the same for rows with the same image; by default the row. count: the
-    default number of clients; none: that of `partition.clients`. own_parts: whether the parts of the data can be the
-    parts of clients; if not, `partition.test = auto` merges the parts. remarks: lines about the clients. headline: the
-    keys that a report names with the scheme. splits_clients: whether merged parts are split client by client, if no
-    groups stay together, and not before samples are dealt. size: how many samples of a part, `train` or `test`, the
-    keys give each client; None: an even share.
+    samples. reads: the keys it reads, of those that not all schemes read. Options: the keys, including any of its own.
+    classless: it works without classes. test: the meaning of `partition.test = auto`. drawn: it supports
+    `partition.test = drawn`. sizes: defaults of `train_size` and `test_size`. image: a number for every row, the same
+    for rows with the same image; by default the row. count: the default number of clients; none: that of
+    `partition.clients`. own_parts: whether the parts of the data can be the parts of clients; if not,
+    `partition.test = auto` merges the parts. remarks: lines about the clients. headline: the keys that a report names
+    with the scheme. splits_clients: whether merged parts are split client by client, if no groups stay together, and
+    not before samples are dealt. size: how many samples of a part, `train` or `test`, the keys give each client; None:
+    an even share.
     """
 
     deal: Callable[[SamplePool, Any, np.random.Generator], Deal] | None = None
@@ -185,9 +185,9 @@ def keys_of_schemes() -> frozenset[str]:
 
 def unused_key_warnings(options: PartitionConfig) -> list[str]:
     """One sentence for each key that was set without effect."""
-    depends = {"test_share", "test_size"} if load(options.name).whole is None else set()
+    depending_on_test = {"test_share", "test_size"} if load(options.name).whole is None else set()
     return [
         f"partition.{key} = {getattr(options, key)} has no effect: partition {options.name} does not use it"
-        + (f" with test = {options.test}" if key in depends else "")
+        + (f" with test = {options.test}" if key in depending_on_test else "")
         for key in ignored_keys(options)
     ]

@@ -123,8 +123,8 @@ def test_every_experiment_is_listed_with_what_it_is(monkeypatch):
 
 def test_a_line_is_there_before_the_next_one_is_measured(monkeypatch):
     measured = []
-    whole = lambda configs: measured.append(1) or (1, 1.0)  # noqa: E731
-    monkeypatch.setattr("fedbench_papers.tables.reproduce.total_cost", whole)
+    cost = lambda configs: measured.append(1) or (1, 1.0)  # noqa: E731
+    monkeypatch.setattr("fedbench_papers.tables.reproduce.total_cost", cost)
     assert len(list(islice(experiments_listing("full"), 2))) == 2
     assert len(measured) == 1
 
