@@ -103,7 +103,7 @@ class Experiment:
         """Raises ConfigError for an unknown name."""
         known = [*names(), *figures()]
         if name not in known:
-            raise ConfigError(f"{name}: no published experiment; {nearest(name, known)}: see `fedbench reproduce`")
+            raise ConfigError(f"{name}: no published experiment; {nearest(name, known)} (`fedbench reproduce`: all)")
         paper, reading = _readings().get(name, (name, ""))
         tree = _tree(paper)
         written = {key: tree[key] for key in AS_WRITTEN if key in tree}
