@@ -78,9 +78,10 @@ class Field:
 
     record: FieldRecord
 
-    @property
+    @cached_property
     def settings(self) -> list[str]:
-        return self.record.settings()
+        """By kind of heterogeneity, then by title, in whatever order they were recorded."""
+        return sorted(self.record.settings(), key=lambda name: (self.about(name)["kind"], self.title(name)))
 
     @cached_property
     def methods(self) -> list[str]:

@@ -82,6 +82,13 @@ def test_the_pooled_model_does_not_compete():
     assert [one.method for one in field.in_setting("a")] == ["centralized", "local"]
 
 
+def test_settings_stand_by_kind_and_title_in_whatever_order_they_were_recorded():
+    record, kinds = FieldRecord(), {"b": ("labels", "Z"), "a": ("labels", "Y"), "c": ("amounts", "X")}
+    for name, (kind, title) in kinds.items():
+        record = record.with_setting(name, rows_of(name, {"local": [0.5]}, {}), about(title, kind=kind))
+    assert Field(record).settings == ["c", "a", "b"]
+
+
 def test_methods_are_in_families():
     assert (family_of("fedavg"), kind_of("fedavg")) == ("global", "shared")
     assert kind_of("fedavg-ft") == "personal"
