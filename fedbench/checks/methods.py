@@ -22,6 +22,7 @@ from fedbench.checks.messages import (
 )
 from fedbench.checks.method_runs import CLIENTS, ROUNDS, MethodRuns, Record, is_store_error, read, require_equal
 from fedbench.checks.options import every_option_changes_something
+from fedbench.checks.parts import frozen_entries_stay, private_entries_are_read, statistics_are_shared
 from fedbench.checks.recording import Backwards, same, snapshot
 from fedbench.checks.reductions import degenerate_cases_hold
 from fedbench.checks.several_hosts import SeveralHosts
@@ -274,6 +275,9 @@ def _checks() -> Iterator[Check[MethodRuns]]:
         "kept": ("nothing is kept that no field declares", keeps_what_is_declared),
         "masks": ("masks are bool and hold whole tensors", masks_are_whole),
         "private": ("private entries do not leave the client", private_entries_stay),
+        "read": ("what a client keeps of its model is read again", private_entries_are_read),
+        "frozen": ("frozen entries stay as they are", frozen_entries_stay),
+        "statistics": ("running statistics are shared like parameters", statistics_are_shared),
         "fresh": ("clients train from the newest model that is sent", models_are_fresh),
         "weights": ("means have the weights that method.weighting says", weights_count),
         "bytes": ("the bytes that are counted are those that travel", bytes_are_those_that_travel),

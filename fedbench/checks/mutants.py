@@ -31,7 +31,10 @@ SPARED = {"Field", "About", "ConfigError"}
 """Calls whose arguments are words for people."""
 UNSEEN = {"strict", "device"}
 """Keywords that change no number: lists are of equal length, and checks have one device."""
-QUICK = ("runs", "masks", "private", "fresh", "weights", "bytes", "order", "degenerate", "steps")
+QUICK = (
+    *("runs", "masks", "private", "read", "frozen", "statistics", "fresh", "weights", "bytes", "order"),
+    *("degenerate", "steps"),
+)
 """Checks by which a mutant is tried: those that take a second."""
 
 TEST_WIDTH = 24

@@ -118,8 +118,8 @@ class Floco(ExtraPass["Floco.Options", "Floco.State", "Floco.Server"]):
             rounds = self.context.rounds
             yield f"floco: method.tau = {tau} is not reached in {rounds} rounds, so all are treated alike: lower it"
 
-    def private(self, layout: Layout) -> Masks:
-        """The coordinates stay at the client."""
+    def frozen(self, layout: Layout) -> Masks:
+        """The coordinates, which every model that is made here sets."""
         return Masks(layout.nothing().params, mixture_masks(layout).buffers)
 
     @cached_property

@@ -85,6 +85,42 @@ class SendsPrivate(Method):
         return self.upload(client, trained, last=self.private_params.take(trained.params))
 
 
+class NeverReadsPrivate(Method):
+    """The head is private, and every round begins with that of the start model."""
+
+    found_by, words = "read", "are kept and never read"
+
+    def private(self, layout):
+        return layout.masks("head")
+
+    def receive(self, client):
+        received = super().receive(client)
+        first = self.private_params.take(client.initial.params)
+        return received.replace(params=self.private_params.put(received.params, first))
+
+
+class MovesFrozen(Method):
+    """The head is frozen, and fits move it."""
+
+    found_by, words = "frozen", "frozen entries of client"
+
+    def frozen(self, layout):
+        return layout.masks("head")
+
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.train))
+
+
+class ForgetsStatistics(Method):
+    """Parameters are averaged, and running statistics stay those of the start model."""
+
+    found_by, words = "statistics", "the running statistics of the start model"
+
+    def aggregate(self, server, uploads):
+        weights = self.checked_weights(uploads)
+        server.params = sum(upload.params * weight for upload, weight in zip(uploads, weights, strict=True))
+
+
 class StaleModel(Method):
     """Sends the model of the round before."""
 
@@ -240,5 +276,5 @@ class Right(Method):
 WRONG = [
     *(ForgetsWeights, StateInSelf, MaskOffByOne, SendsPrivate, StaleModel, OptionUnread, StoreInModule),
     *(SharedMomentum, EvaluationTrainsBatchNorm, BytesThatLie, ResumeForgets, MaskAsFloats),
-    *(WrongReduction, DeafClient),
+    *(WrongReduction, DeafClient, NeverReadsPrivate, MovesFrozen, ForgetsStatistics),
 ]
