@@ -85,8 +85,17 @@ def keeps_what_is_declared(method: MethodRuns) -> str:
             f"client {lost[0]} trained and its private entries are not in its state: end train with "
             "`return self.upload(client, trained)`"
         )
-    fields = sorted(vars(method.kind.State()).keys() - vars(PrivateState()).keys())
-    return f"clients keep {', '.join(fields) or 'no fields of their own'}"
+    first = vars(method.kind.State())
+    fields = sorted(first.keys() - vars(PrivateState()).keys())
+    changed = {
+        name
+        for name in fields
+        for state in states.values()
+        if type(vars(state)[name]) is not type(first[name]) or not same(vars(state)[name], first[name])
+    }
+    words = f"clients keep {', '.join(sorted(changed)) or 'no fields of their own'}"
+    never = [name for name in fields if name not in changed]
+    return f"{words}; never set with these options: {', '.join(never)}" if never else words
 
 
 def any_order_of_clients(method: MethodRuns, kind: str = "plain") -> str:

@@ -4,7 +4,7 @@ import pytest
 
 from fedbench.checks.method_runs import MethodRuns
 from fedbench.checks.methods import METHOD_CHECKS
-from tests.checks.wrong_methods import WRONG, Right
+from tests.checks.wrong_methods import WRONG, Right, SetsACopy
 
 BY_NAME = {check.name: check for check in METHOD_CHECKS}
 
@@ -23,3 +23,9 @@ def test_a_right_method_passes_all():
         results = [check(runs) for check in METHOD_CHECKS]
     assert [result for result in results if result.outcome == "failed"] == []
     assert [result.name for result in results if result.outcome == "does not apply"] == ["private", "read", "frozen"]
+
+
+def test_a_field_of_the_state_that_is_never_set_is_named():
+    with MethodRuns(SetsACopy) as runs:
+        result = BY_NAME["kept"](runs)
+    assert result.line == "clients keep no fields of their own; never set with these options: last"

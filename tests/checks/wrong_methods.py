@@ -1,6 +1,6 @@
 """Methods that are wrong in a way that their runs do not show, each with the check that finds it."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -271,6 +271,19 @@ class Right(Method):
 
     def send(self, server, client):
         return super().send(server, client).add(rate=zero_bytes(self.options.rate))
+
+
+class SetsACopy(Method):
+    """Keeps the trained model in a copy of its state, which is lost."""
+
+    @dataclass
+    class State(PrivateState):
+        last: Any = None
+
+    def train(self, client, received):
+        upload = super().train(client, received)
+        replace(client.state).last = upload.trained
+        return upload
 
 
 WRONG = [
