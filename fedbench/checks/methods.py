@@ -12,6 +12,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from fedbench.checks.another_process import records_of_another_process
 from fedbench.checks.check import Check, CheckFailure, DoesNotApply
 from fedbench.checks.messages import (
     bytes_are_those_that_travel,
@@ -111,6 +112,16 @@ def any_order_of_clients(method: MethodRuns, kind: str = "plain") -> str:
             "clients that take their turns in another order end with other numbers: something goes from one client to "
             "the next on its host, for example a tensor that is written in place, or a random stream that is shared: "
             "keep it in client.state, draw from client.generator(name)"
+        )
+    return ""
+
+
+def the_same_in_another_process(method: MethodRuns) -> str:
+    here, there = method.records("plain"), records_of_another_process(method)
+    if here != there:
+        raise CheckFailure(
+            f"another process has other numbers{first_difference(here, there)}: something depends on the `hash` of a "
+            "text or on the order of a set: take zlib.crc32 and sorted"
         )
     return ""
 
@@ -291,6 +302,7 @@ def _checks() -> Iterator[Check[MethodRuns]]:
         "weights": ("means have the weights that method.weighting says", weights_count),
         "bytes": ("the bytes that are counted are those that travel", bytes_are_those_that_travel),
         "order": ("the same bits for any order of the clients, and again", any_order_of_clients),
+        "process": ("the same bits in another process", the_same_in_another_process),
         "resume": ("the same bits on several hosts, stopped and resumed", stopped_and_resumed),
         "rounds": ("a longer run continues a shorter one", more_rounds_continue),
         "evaluation": ("evaluating changes nothing", evaluation_changes_nothing),

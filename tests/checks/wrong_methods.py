@@ -273,6 +273,18 @@ class Right(Method):
         return super().send(server, client).add(rate=zero_bytes(self.options.rate))
 
 
+class DrawsByHash(Method):
+    """The seed of its noise is the hash of a text, which is another one in every process."""
+
+    found_by, words = "process", "another process has other numbers, first in round"
+
+    def train(self, client, received):
+        upload = super().train(client, received)
+        noise = torch.Generator().manual_seed(hash(f"noise {client.id}") % 2**31)
+        upload.params.add_(0.1 * torch.randn(upload.params.shape, generator=noise))
+        return upload
+
+
 class SetsACopy(Method):
     """Keeps the trained model in a copy of its state, which is lost."""
 
@@ -289,5 +301,5 @@ class SetsACopy(Method):
 WRONG = [
     *(ForgetsWeights, StateInSelf, MaskOffByOne, SendsPrivate, StaleModel, OptionUnread, StoreInModule),
     *(SharedMomentum, EvaluationTrainsBatchNorm, BytesThatLie, ResumeForgets, MaskAsFloats),
-    *(WrongReduction, DeafClient, NeverReadsPrivate, MovesFrozen, ForgetsStatistics),
+    *(WrongReduction, DeafClient, NeverReadsPrivate, MovesFrozen, ForgetsStatistics, DrawsByHash),
 ]

@@ -25,7 +25,7 @@ USES_ROUNDS = {"fedkd", "fedphp"}
 """Methods whose rounds depend on how many there are."""
 ON_RAY = {"centralized", "co-pfl", "ditto", "fedavg", "fedcac", "fedmosaic", "scaffold"}
 """Methods that are also tried on hosts of Ray by day: each sends or keeps something of another kind."""
-BY_NIGHT = {"alone", "joins late", "median", "lost uploads", "compression", "noise", "options"}
+BY_NIGHT = {"alone", "joins late", "median", "lost uploads", "compression", "noise", "options", "process"}
 """Checks with runs of their own. By day other tests make their promises, and ask by hand what options do."""
 
 # A group stays in one process where tests run side by side, so that what it shares is made once.

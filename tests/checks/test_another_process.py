@@ -1,0 +1,19 @@
+import pytest
+
+from fedbench.checks.another_process import records_of_another_process
+from fedbench.checks.check import DoesNotApply
+from fedbench.checks.method_runs import MethodRuns
+from fedbench.methods.base import Method
+
+
+def test_a_class_that_another_process_cannot_have_is_not_asked():
+    class Mine(Method):
+        """A class inside a function."""
+
+    with MethodRuns(Mine) as runs, pytest.raises(DoesNotApply, match="it does not run in another process: .*Mine"):
+        records_of_another_process(runs)
+
+
+def test_objects_stay_in_their_process():
+    with MethodRuns("fedavg", given={"model": object()}) as runs, pytest.raises(DoesNotApply, match="are objects"):
+        records_of_another_process(runs)
