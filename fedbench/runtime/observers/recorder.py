@@ -141,7 +141,7 @@ class Recorder(Observer):
             self.traces.add(seed, round, client, name, nan if isnan(value) else value)
 
     def write_lines(self, lines: Sequence[MetricsLine]) -> None:
-        """Append a round's lines to metrics.jsonl."""
+        """Append a round's lines to metrics.jsonl, on disk from the next checkpoint on, as the rows are."""
         if lines:
             files.append_lines(self.folder / "metrics.jsonl", map(schema.as_json, lines))
 
@@ -153,6 +153,7 @@ class Recorder(Observer):
 
     def keep(self) -> None:
         """Write the rows since the last checkpoint into new pieces. Raises OSError, keeping the rows in memory."""
+        self._flush_lines()
         (self.folder / files.PIECES).mkdir(parents=True, exist_ok=True)
         filled = [
             (name, self._piece_path(name, self.kept + 1), rows) for name, rows in self.tables.items() if len(rows)
@@ -165,8 +166,15 @@ class Recorder(Observer):
             rows.clear()
         self.kept += 1
 
+    def _flush_lines(self) -> None:
+        """Flush metrics.jsonl to disk: its lines since the last checkpoint."""
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            files.flush(path)
+
     def write_tables(self) -> None:
         """Write clients.parquet and traces.parquet from the pieces and the rows since, and that of newcomers."""
+        self._flush_lines()
         if len(self.newcomers):  # added after the last checkpoint, so there are no pieces
             table = self.newcomers.table()
             files.write_tables_atomically(self.folder / NEWCOMERS, [table], self.newcomers.layout)

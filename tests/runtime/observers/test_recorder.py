@@ -122,6 +122,16 @@ def test_no_row_is_written_with_two_checkpoints(tmp_path):
     assert len(list((tmp_path / files.PIECES).iterdir())) == 2 * len(first)
 
 
+def test_lines_wait_for_the_disk_with_a_checkpoint_and_at_the_end_but_not_in_a_round(tmp_path, monkeypatch):
+    waits: list[str] = []
+    monkeypatch.setattr(files, "flush", lambda path: waits.append(path.name))
+    recorder = filled(tmp_path)
+    assert waits == []
+    recorder.keep()
+    recorder.write_tables()
+    assert waits == ["metrics.jsonl", "metrics.jsonl"]
+
+
 def test_rows_that_found_no_room_are_kept_the_next_time(tmp_path):
     recorder = filled(tmp_path)
     with largest_file(100), pytest.raises(OSError):
