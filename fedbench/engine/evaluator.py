@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
+from functools import lru_cache
 from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
@@ -45,6 +46,9 @@ class Evaluator:
         self._hooks, self._silence = hooks, hooks.logs.silence if hooks else nullcontext
         self._context = hooks.context if hooks else LoopContext(Logs())
         self._transfers = any(overrides(flat.module, hook) for hook in TRANSFER)
+        self._has_own_modes = any(
+            (type(part).train, type(part).eval) != (nn.Module.train, nn.Module.eval) for part in flat.module.modules()
+        )
         self._squares: SquaredGradients | None = None
         self._order: list[str] | None = None
 
@@ -53,15 +57,16 @@ class Evaluator:
         """The module in evaluation mode with these weights and its own torch stream."""
         self.flat.forget()
         self.flat.load(weights)
-        modes = [(m, m.training) for m in self.flat.module.modules() if m.training]
-        self.flat.module.eval()
+        training = [part for part in self.flat.module.modules() if part.training]
+        if training or self._has_own_modes:
+            self.flat.module.eval()
         try:
             with seeds.preserved_torch_stream(), self._silence(), as_in_testing(self.flat.module, self._context):
                 seeds.seed_torch(seeds.derive(*key, "evaluate"))
                 yield
         finally:
-            for module, mode in modes:
-                module.training = mode
+            for part in training:
+                part.training = True
 
     def logits(self, weights: Weights, data: Batches) -> Tensor:
         """Outputs `[n, C]`, in the order of the data: class scores, or other outputs of the task."""
@@ -155,7 +160,7 @@ class Evaluator:
 
     def _in_order(self, data: Batches, size: int) -> Sequence[Tensor]:
         """Places of all data, in chunks."""
-        return torch.arange(len(data), device=self.flat.device).split(size)
+        return places_in_chunks(len(data), size, self.flat.device)
 
     def gradient(
         self,
@@ -222,6 +227,12 @@ class Evaluator:
             stream = torch.Generator().manual_seed(0)
             x = torch.randn(x.shape, dtype=self.flat.dtype, generator=stream).to(self.flat.device)
         return x, torch.zeros_like(y)
+
+
+@lru_cache(256)
+def places_in_chunks(count: int, size: int, device: torch.device) -> Sequence[Tensor]:
+    """The places 0 to `count`, in chunks. They are read only: parts of one size share them."""
+    return torch.arange(count, device=device).split(size)
 
 
 def layer_order(module: nn.Module, x: Tensor) -> list[str]:

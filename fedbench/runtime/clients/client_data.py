@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,9 @@ from fedbench.module.seeds import Key
 from fedbench.runtime.machine.gpu import free_bytes
 
 PARTS = "train", "val", "test"
+KEPT_CLIENTS = 10_000
+"""Clients whose rows, targets and owners a host keeps as tensors."""
+Numbers = tuple[Tensor, Tensor, Tensor]
 
 
 class ClientData:
@@ -38,23 +42,23 @@ class ClientData:
         self._factors = scale_and_shift(dataset, device, dtype)
         medians = medians_of(dataset, partition)
         self._medians = None if medians is None else torch.from_numpy(medians).to(device)
-        self._on_gpu: dict[tuple[int, str], tuple[Tensor, Tensor, Tensor]] = {}
+        # Finding these few numbers and sending them to a GPU takes longer than training on a small model.
+        self._kept_numbers = lru_cache(KEPT_CLIENTS)(self._numbers_of)
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
-        if self.device.type == "cpu" or len(clients) != 1:
+        if len(clients) != 1:
             return self._gatherer(self._rows_of(clients, part), key)
-        # Sending these few numbers in every round would take longer than training on a small model.
-        place = clients[0], part
-        if place not in self._on_gpu:
-            places = [self._rows_of(clients, name) for name in PARTS]
-            whole = [self._on_device(torch.cat(tensors_of_part)) for tensors_of_part in zip(*places, strict=True)]
-            sizes = [len(rows) for rows, *_ in places]
-            split = zip(*(numbers.split(sizes) for numbers in whole), strict=True)
-            self._on_gpu.update(((clients[0], name), tensors) for name, tensors in zip(PARTS, split, strict=True))
-        return self._gatherer(self._on_gpu[place], key)
+        return self._gatherer(self._kept_numbers(clients[0])[PARTS.index(part)], key)
 
-    def _rows_of(self, clients: Sequence[int], part: str) -> tuple[Tensor, Tensor, Tensor]:
+    def _numbers_of(self, client: int) -> list[Numbers]:
+        """Rows, targets and owners of a client's parts, sent to the device at once."""
+        places = [self._rows_of([client], name) for name in PARTS]
+        whole = [self._on_device(torch.cat(numbers)) for numbers in zip(*places, strict=True)]
+        sizes = [len(rows) for rows, *_ in places]
+        return [*zip(*(numbers.split(sizes) for numbers in whole), strict=True)]
+
+    def _rows_of(self, clients: Sequence[int], part: str) -> Numbers:
         """Rows, targets and owners of these clients' samples."""
         nothing = np.zeros(0, np.int64)
         rows = [nothing, *(getattr(self.partition.rows_of(n), part) for n in clients)]
@@ -90,7 +94,7 @@ class ClientData:
             for number in torch.unique(of).tolist()
         }
 
-    def _gatherer(self, numbers: Sequence[Tensor], key: Key) -> Split:
+    def _gatherer(self, numbers: Numbers, key: Key) -> Split:
         """A split of these rows, targets and owners."""
         rows, targets, owners = map(self._on_device, numbers)
         channels_last = self.config.train.memory_format == "channels_last"
