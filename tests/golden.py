@@ -227,8 +227,9 @@ def bits_are_of() -> dict[str, str]:
 
 
 def hash_file() -> Path:
-    """Of this kind of processor."""
-    return HASHES / f"{bits_are_of()['processor']}.json"
+    """Of this kind of processor, and of the instructions that this machine has of it."""
+    kind = bits_are_of()
+    return HASHES / f"{kind['processor']}-{kind['instructions'].partition(',')[0].lower()}.json"
 
 
 def main() -> int:
