@@ -1,6 +1,7 @@
 """Kills processes of small runs at random moments, and compares what the runs leave with undisturbed ones.
 
     python benchmarks/faults.py [--count 100] [--seed 0] [--out FOLDER] [--victims NAME ...] [--compare] [--limit 600]
+                               [--engine compiled]
 
 A victim is the driver, a host, a trial of a grid, the raylet or the control (GCS) of a local Ray, the main process, a
 whole machine of a cluster (where namespaces can be made), or the main process between two of its steps of writing. Or
@@ -99,9 +100,12 @@ class Fault:
     moments: tuple[tuple[int, float], ...]
     step: int
     study: str = "run"
+    engine: str = "auto"
 
     @classmethod
-    def of(cls, seed: int, number: int, victims: Sequence[str], compares: bool = False) -> "Fault":
+    def of(
+        cls, seed: int, number: int, victims: Sequence[str], compares: bool = False, engine: str = "auto"
+    ) -> "Fault":
         draw = random.Random(f"{seed}-{number}")
         victim = victims[number % len(victims)]
         method = METHODS[(number // len(victims) + number) % len(METHODS)]
@@ -109,10 +113,13 @@ class Fault:
         rounds = sorted(draw.randrange(ROUNDS - 2) for _ in range(count))
         moments = tuple((r, draw.random()) for r in rounds)
         study = "compare" if compares else "grid" if victim == "trial" else "run"
-        return cls(number, victim, method, moments, draw.randrange(1, STEPS), study)
+        return cls(number, victim, method, moments, draw.randrange(1, STEPS), study, engine)
 
     @property
     def words(self) -> list[str]:
+        return [*self._study_words(), "--train.engine", self.engine]
+
+    def _study_words(self) -> list[str]:
         if self.study == "compare":
             small = ["--tune", "0", "--seeds", "0", "1", "--trials", "2", "--hosts", "0"]
             return ["compare", "--methods", self.method, *small, *SMALL]
@@ -368,6 +375,7 @@ def main() -> int:
     parser.add_argument("--victims", nargs="+", choices=VICTIMS, default=list(VICTIMS))
     parser.add_argument("--compare", action="store_true")
     parser.add_argument("--limit", type=float, default=600)
+    parser.add_argument("--engine", choices=("auto", "loop", "compiled"), default="auto")
     asked = parser.parse_args()
     kinds = OF_A_COMPARISON if asked.compare else VICTIMS
     victims = [victim for victim in asked.victims if victim in kinds and (victim != "machine" or possible())]
@@ -379,7 +387,7 @@ def main() -> int:
         for number in range(asked.count):
             if number in done:
                 continue
-            fault = Fault.of(asked.seed, number, victims, asked.compare)
+            fault = Fault.of(asked.seed, number, victims, asked.compare, asked.engine)
             done[number] = outcome = campaign.play(fault)
             with log.open("a") as file:
                 file.write(json.dumps(asdict(outcome)) + "\n")
