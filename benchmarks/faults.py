@@ -86,6 +86,8 @@ if left:
 """What a writer starts with: it ends itself before it changes anything in a folder for the given time."""
 OF_WANDB = ("wandb-media", "wandb-artifacts")
 """Ends of the names of empty folders that W&B makes when Ray Tune imports it, and that stay after kill -9."""
+OF_COMPILER = "torchinductor_"
+"""How the name of the folder begins in which PyTorch's compiler keeps compiled headers, for later processes."""
 TRIES, GONE = 6, 60.0
 """How often a command is given, and seconds in which what it started has to end."""
 
@@ -158,6 +160,7 @@ class Sandbox:
             "TMPDIR": str(self.temporary),
             "RAY_TMPDIR": str(self.short),
             "RAY_AUTH_MODE": "disabled",
+            "TORCHINDUCTOR_CACHE_DIR": str(self.short / "compiled"),
             "OMP_NUM_THREADS": "1",
             "PYTHONPATH": os.pathsep.join(filter(None, [str(ROOT), str(self.short), os.environ.get("PYTHONPATH")])),
         }
@@ -187,7 +190,8 @@ class Sandbox:
             process.kill()
         folders = (self.scratch, self.temporary)
         stays = (f"fedbench-{os.getuid()}", *OF_WANDB)  # if it is empty
-        found = [path for folder in folders for path in folder.rglob("*")]
+        compiled = {*self.temporary.glob(f"{OF_COMPILER}*")}
+        found = [p for folder in folders for p in folder.rglob("*") if compiled.isdisjoint({p, *p.parents})]
         wrong += [f"left: {path}" for path in found if not (path.name.endswith(stays) and is_empty(path))]
         for folder in folders:
             shutil.rmtree(folder)
