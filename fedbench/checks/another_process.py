@@ -11,12 +11,15 @@ from pathlib import Path
 
 from fedbench.checks.check import DoesNotApply
 from fedbench.checks.method_runs import MethodRuns, Record, read
+from fedbench.import_string import only_here
 
 HASH_SEED = "PYTHONHASHSEED"
 
 
 def records_of_another_process(method: MethodRuns) -> Record:
     """The records of the plain run. Raises DoesNotApply if another process cannot have the class, model or data."""
+    if only_here(method.name):
+        raise DoesNotApply(f"{method.kind.__name__} is in no file that another process can import")
     folder = method.folder_for("process")
     try:
         asked = json.dumps([method.name, method.options, dict(method.given), str(folder)])
