@@ -9,15 +9,19 @@ import subprocess
 import sys
 from pathlib import Path
 
-from fedbench.checks.check import DoesNotApply
+from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.method_runs import MethodRuns, Record, read
+from fedbench.errors import ConfigError
 from fedbench.import_string import only_here
 
 HASH_SEED = "PYTHONHASHSEED"
 
 
 def records_of_another_process(method: MethodRuns) -> Record:
-    """The records of the plain run. Raises DoesNotApply if another process cannot have the class, model or data."""
+    """The records of the plain run. Raises CheckFailure if it fails there.
+
+    Raises DoesNotApply if another process cannot have the class, model or data.
+    """
     if only_here(method.name):
         raise DoesNotApply(f"{method.kind.__name__} is in no file that another process can import")
     folder = method.folder_for("process")
@@ -34,7 +38,10 @@ def records_of_another_process(method: MethodRuns) -> Record:
         text=True,
     )
     if done.returncode:
-        raise DoesNotApply(f"it does not run in another process: {done.stderr.strip().splitlines()[-1]}")
+        kind, _, why = (done.stderr.strip() or f"exit code {done.returncode}").splitlines()[-1].partition(": ")
+        if kind.endswith(ConfigError.__name__):
+            raise DoesNotApply(f"another process cannot have it: {why}")
+        raise CheckFailure(f"it runs here and fails in another process: {why or kind}")
     return read(folder)
 
 

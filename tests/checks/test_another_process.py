@@ -1,9 +1,27 @@
+from os import environ, getpid
+
 import pytest
 
 from fedbench.checks.another_process import records_of_another_process
-from fedbench.checks.check import DoesNotApply
+from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.method_runs import MethodRuns
 from fedbench.methods.base import Method
+
+environ.setdefault("FEDBENCH_TEST_PROCESS", str(getpid()))
+
+
+class RunsHereAlone(Method):
+    """A method that fails in another process."""
+
+    def train(self, client, received):
+        if environ["FEDBENCH_TEST_PROCESS"] != str(getpid()):
+            raise ValueError("not here")
+        return super().train(client, received)
+
+
+def test_what_runs_here_alone_fails():
+    with MethodRuns(RunsHereAlone) as runs, pytest.raises(CheckFailure, match=r"fails in another process: .*not here"):
+        records_of_another_process(runs)
 
 
 def test_a_class_that_another_process_cannot_have_is_not_asked():
