@@ -7,19 +7,20 @@ from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.method_runs import MethodRuns
 from fedbench.methods.base import Method
 
-environ.setdefault("FEDBENCH_TEST_PROCESS", str(getpid()))
+HERE = "FEDBENCH_TEST_PROCESS"
 
 
 class RunsHereAlone(Method):
     """A method that fails in another process."""
 
     def train(self, client, received):
-        if environ["FEDBENCH_TEST_PROCESS"] != str(getpid()):
+        if environ[HERE] != str(getpid()):
             raise ValueError("not here")
         return super().train(client, received)
 
 
-def test_what_runs_here_alone_fails():
+def test_what_runs_here_alone_fails(monkeypatch):
+    monkeypatch.setenv(HERE, str(getpid()))
     with MethodRuns(RunsHereAlone) as runs, pytest.raises(CheckFailure, match=r"fails in another process: .*not here"):
         records_of_another_process(runs)
 
