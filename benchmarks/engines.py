@@ -3,8 +3,8 @@
     python benchmarks/engines.py [METHOD ...] [--rounds 20] [--seeds 0 1] [--json]
 
 Every method on digits with its defaults, by both engines, and by the loop with a learning rate that is moved by two
-parts in ten million, up and down: less than a start value in float32 can tell. A difference is that of the accuracy of
-the last round, in points, mean over clients: the largest over seeds and evaluation points. Methods that the compiled
+parts in ten million, up and down, which is what rounding to float32 does. A difference is that of the accuracy of the
+last round, in points, mean over clients: the largest over seeds and evaluation points. Methods that the compiled
 engine cannot step train by the loop there too.
 """
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from fedbench.cli import command
 from fedbench.cli.exits import FAILED, OK
-from fedbench.cli.flags import Flag
+from fedbench.cli.flags import Flag, split_words
 from fedbench.cli.parse import parse
 from fedbench.config import Config
 from fedbench.errors import ConfigError
@@ -19,7 +19,7 @@ FLAGS = (
     Flag("write", "print these numbers, and write them and all checks as a test of pytest", "FILE"),
     Flag("mutants", "break the class on purpose, change by change, and name the changes that no check notices"),
     Flag("tests", "with --mutants: also name the changes that no test of this file of pytest notices", "FILE"),
-    Flag("only", "only the checks of these names", "NAMES", many=True),
+    Flag("only", "only the checks of these names", "NAME,...", many=True),
 )
 ABOUT = (
     "Checks a method (--method mine:Mine), a model (--model mine:Net) and data (--data X), alone or together: a table "
@@ -41,7 +41,7 @@ def main(argv: list[str]) -> int:
     subjects, results = subjects_of(config), []
     if not flags.json:
         print(title_of(config, subjects), flush=True)
-    for result in results_for(config, subjects, tuple(flags.only or ())):
+    for result in results_for(config, subjects, tuple(split_words(flags.only or ()))):
         results.append(result)
         if not flags.json:
             print(row_of(result), flush=True)

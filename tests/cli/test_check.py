@@ -9,7 +9,7 @@ WRONG = "tests.checks.wrong_methods:StaleModel"
 
 
 def test_a_line_a_check_and_the_exit_code(capsys):
-    assert main(["--method", "fedavg", "--only", "fresh", "weights"]) == OK
+    assert main(["--method", "fedavg", "--only", "fresh,weights"]) == OK
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "method fedavg"
     assert [line.split()[:3] for line in lines[1:3]] == [["method", "fresh", "passed"], ["method", "weights", "passed"]]

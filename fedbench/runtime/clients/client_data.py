@@ -2,7 +2,6 @@
 
 import warnings
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -42,14 +41,18 @@ class ClientData:
         self._factors = scale_and_shift(dataset, device, dtype)
         medians = medians_of(dataset, partition)
         self._medians = None if medians is None else torch.from_numpy(medians).to(device)
-        # Finding these few numbers and sending them to a GPU takes longer than training on a small model.
-        self._kept_numbers = lru_cache(KEPT_CLIENTS)(self._numbers_of)
+        self._kept: dict[int, list[Numbers]] = {}
 
     def split(self, clients: Sequence[int], part: str, key: Key) -> Split:
         """Part 'train', 'val' or 'test' of these clients, concatenated."""
         if len(clients) != 1:
             return self._gatherer(self._rows_of(clients, part), key)
-        return self._gatherer(self._kept_numbers(clients[0])[PARTS.index(part)], key)
+        # Finding these few numbers and sending them to a GPU takes longer than training on a small model.
+        if clients[0] not in self._kept:
+            if len(self._kept) == KEPT_CLIENTS:
+                self._kept.clear()
+            self._kept[clients[0]] = self._numbers_of(clients[0])
+        return self._gatherer(self._kept[clients[0]][PARTS.index(part)], key)
 
     def _numbers_of(self, client: int) -> list[Numbers]:
         """Rows, targets and owners of a client's parts, sent to the device at once."""
