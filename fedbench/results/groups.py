@@ -41,7 +41,7 @@ def _row(metric: Metric, members: pd.DataFrame) -> dict[str, float | None]:
     seeds = members.groupby("seed")
     return {
         **interval(
-            pooled_means(members["seed"], members["value"], members["n"]).tolist(), is_share=metric.within_one
+            pooled_means(members["seed"], members["value"], members["n"]).tolist(), bounds=metric.bounds
         ).columns(),
         "client_mean": seeds["value"].mean().mean(),
         "samples": seeds["n"].sum().mean(),

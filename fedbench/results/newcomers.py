@@ -42,7 +42,7 @@ def newcomer_summary(metric: Metric, frame: pd.DataFrame) -> dict[str, Any]:
 def after_most_epochs(metric: Metric, frame: pd.DataFrame) -> Interval | None:
     """The score on all images after the most epochs, with its interval over seeds; None without newcomers."""
     values = scores_after_most_epochs(metric, frame)
-    return interval(values.tolist(), is_share=metric.within_one) if len(values) else None
+    return interval(values.tolist(), bounds=metric.bounds) if len(values) else None
 
 
 def scores_after_most_epochs(metric: Metric, frame: pd.DataFrame) -> pd.Series:
@@ -71,4 +71,4 @@ def _cases(metric: Metric, frame: pd.DataFrame) -> Iterator[tuple[int, int, pd.D
 
 
 def _over_seeds(metric: Metric, scores: pd.DataFrame) -> Interval:
-    return interval(scores.groupby("seed")["value"].mean().tolist(), is_share=metric.within_one)
+    return interval(scores.groupby("seed")["value"].mean().tolist(), bounds=metric.bounds)

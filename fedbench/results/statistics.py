@@ -22,6 +22,9 @@ LEAST_SEEDS = 3
 """Fewer seeds give no verdict: the spread of two differences says next to nothing."""
 
 
+Bounds = tuple[float | None, float | None]
+"""The least and the largest possible value; None: there is none."""
+
 INTERVAL_COLUMNS = ("seeds", "mean", "sd", "low", "high")
 
 
@@ -83,13 +86,13 @@ def interval(
     values: Sequence[float],
     confidence: float = CONFIDENCE,
     samples: SampleError | None = None,
-    is_share: bool = False,
+    bounds: Bounds = (None, None),
 ) -> Interval:
     """Mean and two-sided Student t interval of one number per seed; NaN values are missing seeds.
 
     samples: adds its variance, with the degrees of freedom of Satterthwaite; the interval is never narrower than
-    without. is_share: values lie within 0 and 1. If the interval did not, it is that of `share_interval`. Raises
-    NoValue if there are none.
+    without. bounds: of values. An interval that would leave them ends at the bound if there is one alone, and is
+    that of `share_interval` on their scale if there are two. Raises NoValue if there are none.
     """
     known = tuple(float(v) for v in values if v is not None and not math.isnan(v))
     if not known:
@@ -104,9 +107,23 @@ def interval(
         whole, dof = combined_error(error, len(known), samples)
         half = max(half, float(special.stdtrit(dof, level)) * whole)
     low, high = mean - half, mean + half
-    if is_share and not 0 <= low <= high <= 1:
-        low, high = _share_ends(mean, half)
+    low, high = mean - half, mean + half
+    least, most = bounds
+    if (least is not None and low < least) or (most is not None and high > most):
+        low, high = _ends_within(bounds, known, mean, half)
     return Interval(mean, low, high, known, samples)
+
+
+def _ends_within(bounds: Bounds, values: Sequence[float], mean: float, half: float) -> tuple[float, float]:
+    """The ends of an interval within its bounds. half: of Student's, which would leave them."""
+    least, most = bounds
+    low, high = (-math.inf if least is None else least), (math.inf if most is None else most)
+    if not low <= min(values) <= max(values) <= high:  # these are not its bounds
+        return mean - half, mean + half
+    if least is None or most is None:
+        return max(low, mean - half), min(high, mean + half)
+    start, end = _share_ends((mean - low) / (high - low), half / (high - low))
+    return low + start * (high - low), low + end * (high - low)
 
 
 def combined_error(error: float, seeds: int, samples: SampleError) -> tuple[float, float]:

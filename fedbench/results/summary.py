@@ -112,9 +112,7 @@ def _intervals(known: FinalScores, point: str, choice: str) -> dict[str, Any]:
     counts = scored_counts(rows, metric)
     scored = {"scored_clients": counts} if scored_text(counts, int(rows["clients"].max())) else {}
     return scored | {
-        name: interval(
-            values, samples=error if name == f"test_{metric.name}" else None, is_share=metric.within_one
-        ).to_dict()
+        name: interval(values, samples=error if name == f"test_{metric.name}" else None, bounds=metric.bounds).to_dict()
         for name, values in values_by_name.items()
     }
 

@@ -101,7 +101,7 @@ class FinalScores:
         """A method's mean over clients and seeds, with its interval over seeds, and test samples where known."""
         values = self.rows[method, point, choice][f"test_{self.metric.name}"].tolist()
         samples = self.error(method, point) if choice == LAST else None
-        return interval(values, samples=samples, is_share=self.metric.within_one)
+        return interval(values, samples=samples, bounds=self.metric.bounds)
 
     def error(self, method: str, point: str) -> SampleError | None:
         """The error that the choice of test samples adds to a method's score at the last round.
@@ -242,7 +242,7 @@ def _score_columns(scores: FinalScores, place: ScorePlace) -> dict[str, float | 
 def known_interval(rows: pd.DataFrame, column: str, metric: Metric) -> Interval | None:
     """A column of metrics with its interval over seeds alone; None if it is unknown. metric: whose values these are."""
     known = rows[column].dropna().tolist() if column in rows else []
-    return interval(known, is_share=metric.within_one) if known else None
+    return interval(known, bounds=metric.bounds) if known else None
 
 
 def _of_clients(scores: FinalScores, place: ScorePlace, baseline: str) -> dict[str, float | None]:

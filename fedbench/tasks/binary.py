@@ -68,7 +68,10 @@ class Binary(Task):
 
     name = "binary"
     bit_logits = True
-    metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "binary cross-entropy", higher=False))
+    metrics = (
+        Metric("accuracy", "accuracy", share=True),
+        Metric("loss", "binary cross-entropy", higher=False, least=0.0),
+    )
     meaning = "0 or 1 for one logit"
     outputs_are = "logits"
     optional_metrics = by_name(

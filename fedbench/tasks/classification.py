@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class Classification(Task):
     name = "classification"
-    metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "cross-entropy", higher=False))
+    metrics = (Metric("accuracy", "accuracy", share=True), Metric("loss", "cross-entropy", higher=False, least=0.0))
     meaning = "classes"
     outputs_are = "class scores"
     classes = True

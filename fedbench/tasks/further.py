@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import AT, import_string
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.metric_classes import function_of, higher_is_better, is_metric_class, lies_within_one
+from fedbench.tasks.metric_classes import bounds_of, function_of, higher_is_better, is_metric_class
 from fedbench.tasks.outcomes import auroc_without, mean_f1, mean_recall, of_counts, pseudo_values
 
 if TYPE_CHECKING:
@@ -214,8 +214,8 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     if pooled not in (True, False):
         raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
     if is_metric_class(function):
-        better, bounded = higher_is_better(name, function), lies_within_one(function)
-        metric = Metric(name, label, higher=better, over_samples=False, bounded=bounded, pooled=bool(pooled))
+        better, (least, most) = higher_is_better(name, function), bounds_of(function)
+        metric = Metric(name, label, better, over_samples=False, pooled=bool(pooled), least=least, most=most)
         return FurtherMetric(metric, function_of(function))
     if not callable(function):
         raise ConfigError(f"evaluate.metrics: {name} is not a function")

@@ -11,7 +11,7 @@ class Metric:
     name: in records; label: for the reader; higher: whether higher is better; share: whether it is a fraction of 1,
     shown in percent; over_samples: whether it is a mean over samples, so that clients can be pooled; log_mean: whether
     its logarithm is the mean; pooled: whether it is no such mean, but is also computed over the test samples of all
-    clients together; bounded: whether its values lie within 0 and 1 although it is not shown in percent.
+    clients together; least, most: bounds of its values, None without one; those of a share are 0 and 1.
     """
 
     name: str
@@ -21,12 +21,13 @@ class Metric:
     over_samples: bool = True
     log_mean: bool = False
     pooled: bool = False
-    bounded: bool = False
+    least: float | None = None
+    most: float | None = None
 
     @property
-    def within_one(self) -> bool:
-        """Whether its values lie within 0 and 1."""
-        return self.share or self.bounded
+    def bounds(self) -> tuple[float | None, float | None]:
+        """Between which its values lie."""
+        return (0.0, 1.0) if self.share else (self.least, self.most)
 
     @property
     def factor(self) -> float:

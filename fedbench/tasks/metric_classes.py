@@ -42,9 +42,23 @@ def higher_is_better(name: str, kind: Any) -> bool:
     return bool(made.higher_is_better)
 
 
-def lies_within_one(kind: Any) -> bool:
-    """Whether a class says that its values lie within 0 and 1, by the bounds of its plots."""
-    return (kind.plot_lower_bound, kind.plot_upper_bound) == (0.0, 1.0)
+BOUNDS: dict[str, tuple[float | None, float | None]] = {
+    "CohenKappa": (-1.0, 1.0),
+    "MatthewsCorrCoef": (-1.0, 1.0),
+    "KendallRankCorrCoef": (-1.0, 1.0),
+    "ExplainedVariance": (None, 1.0),
+    "CosineSimilarity": (None, None),
+    "CoverageError": (0.0, None),
+    "HingeLoss": (0.0, None),
+    "NormalizedRootMeanSquaredError": (None, None),
+}
+"""The bounds of values by the end of a class's name, where those of its plots are others."""
+
+
+def bounds_of(kind: Any) -> tuple[float | None, float | None]:
+    """Between which the values of a class of torchmetrics lie, as the bounds of its plots say."""
+    known = (own for base in kind.__mro__ for end, own in BOUNDS.items() if base.__name__.endswith(end))
+    return next(known, (kind.plot_lower_bound, kind.plot_upper_bound))
 
 
 def function_of(kind: Any) -> "Callable[[Array, Array], Any]":

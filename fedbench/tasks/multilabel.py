@@ -30,7 +30,7 @@ class Multilabel(Task):
         Metric("f1_macro", "macro F1", share=True, over_samples=False, pooled=True),
         Metric("average_precision", "macro average precision", share=True, over_samples=False, pooled=True),
         Metric("accuracy", "accuracy over labels", share=True),
-        Metric("loss", "binary cross-entropy", higher=False),
+        Metric("loss", "binary cross-entropy", higher=False, least=0.0),
     )
     meaning = "multiple labels"
     by_label = True

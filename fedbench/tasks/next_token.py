@@ -32,9 +32,9 @@ class NextToken(Task):
 
     name = "next-token"
     metrics = (
-        Metric("perplexity", "perplexity", higher=False, log_mean=True),
+        Metric("perplexity", "perplexity", higher=False, log_mean=True, least=1.0),
         Metric("token_accuracy", "token accuracy", share=True),
-        Metric("loss", "cross-entropy per token", higher=False),
+        Metric("loss", "cross-entropy per token", higher=False, least=0.0),
     )
     meaning = "a token at each position"
     outputs_are = "logits"

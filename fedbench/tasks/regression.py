@@ -20,9 +20,9 @@ class Regression(Task):
 
     name = "regression"
     metrics = (
-        Metric("mse", "mean squared error", higher=False),
-        Metric("mae", "mean absolute error", higher=False),
-        Metric("r2", "R²", over_samples=False, pooled=True),
+        Metric("mse", "mean squared error", higher=False, least=0.0),
+        Metric("mae", "mean absolute error", higher=False, least=0.0),
+        Metric("r2", "R²", over_samples=False, pooled=True, most=1.0),
     )
     loss_metric = "mse"
 

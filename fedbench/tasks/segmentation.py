@@ -31,7 +31,7 @@ class Segmentation(Task):
     metrics = (
         Metric("miou", "mean IoU", share=True, over_samples=False),
         Metric("pixel_accuracy", "pixel accuracy", share=True),
-        Metric("loss", "cross-entropy per pixel", higher=False),
+        Metric("loss", "cross-entropy per pixel", higher=False, least=0.0),
     )
     meaning = "a class at each pixel"
     outputs_are = "logits"

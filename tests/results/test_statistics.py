@@ -146,11 +146,35 @@ def test_samples_never_make_an_interval_narrower() -> None:
 def test_intervals_of_shares_stay_within_0_and_1() -> None:
     """Wilson's ends solve (mean - p)^2 = half^2 p (1 - p) / (mean (1 - mean)), with half of Student's interval."""
     values = [0.96, 0.999, 0.98]
-    plain, found = interval(values), interval(values, is_share=True)
+    plain, found = interval(values), interval(values, bounds=(0.0, 1.0))
     assert plain.high > 1 >= found.high > found.mean > found.low
     assert found.is_lopsided
     for end in (found.low, found.high):
         variance = found.mean * (1 - found.mean)
         assert (found.mean - end) ** 2 == pytest.approx(plain.half**2 * end * (1 - end) / variance)
-    assert interval([0.5, 0.6], is_share=True) != interval([0.5, 0.6])  # of two seeds, from -0.09 to 1.2
-    assert interval([0.5, 0.52], is_share=True) == interval([0.5, 0.52])
+    assert interval([0.5, 0.6], bounds=(0.0, 1.0)) != interval([0.5, 0.6])  # of two seeds, from -0.09 to 1.2
+    assert interval([0.5, 0.52], bounds=(0.0, 1.0)) == interval([0.5, 0.52])
+
+
+def test_intervals_end_at_the_only_bound_of_their_values() -> None:
+    errors = [0.02, 0.6, 0.1]
+    plain, found = interval(errors), interval(errors, bounds=(0.0, None))
+    assert plain.low < 0
+    assert (found.low, found.high) == (0.0, plain.high)
+    fits = [1 - error for error in errors]
+    assert interval(fits, bounds=(None, 1.0)).high == 1.0
+    assert interval([0.5, 0.52], bounds=(0.0, None)) == interval([0.5, 0.52])
+
+
+def test_intervals_between_two_bounds_are_those_of_shares_on_their_scale() -> None:
+    """A coefficient from -1 to 1, such as Cohen's kappa, may be negative."""
+    values = [-0.99, -0.9, -0.8]
+    found = interval(values, bounds=(-1.0, 1.0))
+    share = interval([(value + 1) / 2 for value in values], bounds=(0.0, 1.0))
+    assert -1 <= found.low < found.mean < found.high
+    assert (found.low, found.high) == pytest.approx((2 * share.low - 1, 2 * share.high - 1))
+
+
+def test_bounds_that_values_leave_are_none() -> None:
+    values = [-0.1, -0.05, -0.08]
+    assert interval(values, bounds=(0.0, 1.0)) == interval(values)

@@ -5,11 +5,14 @@ from math import isnan
 import numpy as np
 import pytest
 from sklearn import metrics as sklearn_metrics
+from torchmetrics import Metric as TorchMetric
+from torchmetrics import classification, regression
 from torchmetrics.classification import MulticlassRecall
 
 from fedbench.errors import ConfigError, RunError
 from fedbench.tasks import load
 from fedbench.tasks.further import balanced_accuracy
+from fedbench.tasks.metric_classes import bounds_of, function_of
 
 STREAM = np.random.default_rng(0)
 SCORES = STREAM.normal(size=(50, 4)).astype(np.float32)
@@ -145,3 +148,32 @@ def test_a_metric_that_needs_more_samples_than_a_client_has_is_unknown_there():
     assert isnan(value("regression", name, SCORES[:1, :1], SCORES[:1, 1]))
     expected = sklearn_metrics.r2_score(SCORES[:, 1], SCORES[:, 0])
     assert value("regression", name, SCORES[:, :1], SCORES[:, 1]) == pytest.approx(expected, abs=1e-4)
+
+
+THREE = np.arange(60) % 3
+ONE_HOT = np.eye(3, dtype=np.float32)[THREE]
+TARGETS = {"Multiclass": THREE, "Multilabel": ONE_HOT.astype(int), "Binary": ONE_HOT[:, 0].astype(int)}
+NUMBERS = STREAM.normal(size=(60, 1)).astype(np.float32)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("module", [classification, regression])
+def test_values_lie_between_the_bounds_of_their_class(module):
+    """Of right, opposite, random and constant outputs; those of its plots are others for a few classes."""
+    kinds = [kind for kind in vars(module).values() if isinstance(kind, type) and issubclass(kind, TorchMetric)]
+    known = 0
+    for kind in kinds:
+        task = next((begin for begin in TARGETS if kind.__name__.startswith(begin)), None)
+        targets = NUMBERS if module is regression else TARGETS.get(task)
+        right = 4 * ONE_HOT[:, 0] if task == "Binary" else NUMBERS if task is None else 4 * ONE_HOT
+        noise = STREAM.normal(size=right.shape).astype(np.float32)
+        for outputs in (right + 0.1 * noise, -right, 3 * noise, 0 * right + 1):
+            try:
+                found = float(function_of(kind)(outputs, targets))
+            except Exception:
+                break  # a curve, or one with arguments of its own
+            least, most = bounds_of(kind)
+            known += 1
+            assert isnan(found) or (least is None or found >= least - 1e-6), kind
+            assert isnan(found) or (most is None or found <= most + 1e-6), kind
+    assert known > 40

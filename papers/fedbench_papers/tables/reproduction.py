@@ -183,7 +183,8 @@ def score_of(cell: CellRecord, point: str, run: Records) -> Interval | None:
         scores = scores[scores["client"] == cell.client]
     by_seed = (group for _, group in scores.groupby("seed"))
     means = [np.average(group["value"], weights=group["n"] if cell.pooled else None) for group in by_seed]
-    return interval([float(mean) * metric.factor for mean in means])
+    least, most = (None if bound is None else bound * metric.factor for bound in metric.bounds)
+    return interval([float(mean) * metric.factor for mean in means], bounds=(least, most))
 
 
 def metric_of(runs: Mapping[str, Records]) -> Metric:
