@@ -4,12 +4,10 @@ The sentence names a winner only if it beats every rival and there is no doubt.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 from fedbench.config.words import plural
 from fedbench.report.doubts import doubt_of_winner, doubts_of_lead, gaps_of, settings, with_doubt
-from fedbench.report.headline import possible
 from fedbench.report.leaderboard import LeaderboardRow
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
@@ -45,7 +43,7 @@ def run_answer(study: Study) -> str:
         return f"{study.method} has not been evaluated yet."
     scores = study.summaries[study.method]["points"]
     texts = [
-        f"{study.metric.with_unit(score['mean'])} {POINT_NAMES[point]} ({span(score, partial(possible, study.metric))})"
+        f"{study.metric.with_unit(score['mean'])} {POINT_NAMES[point]} ({span(score, study.metric.with_unit)})"
         for point in ("after_agg", "after_fit")
         if (score := scores.get(point, {}).get("last", {}).get(study.test))
     ]

@@ -27,11 +27,6 @@ class Tile:
     note: str = ""
 
 
-def possible(metric: Metric, value: float) -> str:
-    """The end of an interval, clipped to the range of a share."""
-    return metric.with_unit(min(1.0, max(0.0, value)) if metric.share else value)
-
-
 def subtitle(survey: SettingsStudy) -> str:
     """The line under the title."""
     return settings_subtitle(survey) if survey.has_settings else study_subtitle(survey.first_study)
@@ -123,7 +118,7 @@ def answer_tiles(study: Study) -> list[Tile]:
 
 def _score_tile(metric: Metric, row: Any, name: str, column: str = "mean", ends: str = "") -> Tile:
     """A score with its interval. ends: how the columns of its ends begin."""
-    low, high = (possible(metric, row[ends + end]) if pd.notna(row[ends + end]) else "" for end in ("low", "high"))
+    low, high = (metric.with_unit(row[ends + end]) if pd.notna(row[ends + end]) else "" for end in ("low", "high"))
     return Tile(metric.with_unit(row[column]), name, f"{low} to {high}" if low else "one seed")
 
 

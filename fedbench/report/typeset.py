@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from fedbench.results.statistics import Interval
 from fedbench.tasks import Metric
+from fedbench.tasks.metric import MINUS
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,6 @@ class ShownMethods:
 
 Number = Callable[[float], str]
 TextLine = Sequence[Cell]
-MINUS = "\u2212"
 LATEX = {
     **{sign: rf"\{sign}" for sign in "%_#$&{}"},
     "\\": r"\textbackslash{}",

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Any
 
+MINUS = "\u2212"
+
 
 @dataclass(frozen=True)
 class Metric:
@@ -45,16 +47,16 @@ class Metric:
         return f"{self.label}, %" if self.share else self.label
 
     def number(self, value: float) -> str:
-        """The value as shown, without its unit: one decimal in percent, else three significant digits."""
-        return f"{100 * value:.1f}" if self.share else f"{value:.3g}"
+        """The value as shown, without its unit: one decimal in percent, else three significant digits; a true minus."""
+        return (f"{100 * value:.1f}" if self.share else f"{value:.3g}").replace("-", MINUS)
 
     def with_unit(self, value: float) -> str:
         return self.number(value) + self.unit
 
     def difference(self, value: float) -> str:
-        """With a sign; minus is the true minus character."""
+        """With a sign, a true minus if negative."""
         text = f"{round(100 * value, 1) + 0.0:+.1f}" if self.share else f"{value:+.3g}"
-        return text.replace("-", "\u2212")
+        return text.replace("-", MINUS)
 
     def gain(self, ours: Any, theirs: Any) -> Any:
         """How much better ours is, a number or a column; negative if worse."""

@@ -11,9 +11,9 @@ import numpy as np
 
 from fedbench.methods import METHODS, load
 from fedbench.methods.base import About
-from fedbench.report.typeset import MINUS
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Relation, relation_of_interval
+from fedbench.tasks.metric import MINUS
 from fedbench_papers.field.measures import FINE_TUNED
 from fedbench_papers.field.record import FieldRecord
 

@@ -11,13 +11,13 @@ import plotly.graph_objects as go
 from scipy import stats
 
 from fedbench.config.words import plural
-from fedbench.report import typeset
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.study import POINT_NAMES
 from fedbench.report.template import page_of
 from fedbench.report.theme import LIGHT, axis, figure
 from fedbench.report.typeset import Cell
 from fedbench.results.files import write_atomically
+from fedbench.tasks.metric import MINUS
 from fedbench_papers.tables.content import NumberTable, PageContent, interval_columns, ours_text, seeds_text
 from fedbench_papers.tables.figure_page import figure_content
 from fedbench_papers.tables.heat import heat_maps
@@ -157,7 +157,7 @@ def traced_line(one: ComparedTrace) -> list[Cell]:
 
 def with_sign(value: float, form: str) -> str:
     """A number with its sign, by a format specification."""
-    return f"{value:+{form}}".replace("-", typeset.MINUS)
+    return f"{value:+{form}}".replace("-", MINUS)
 
 
 def reproduction_answer(made: ReproductionRecord, numbers: Sequence[ComparedNumber]) -> str:
