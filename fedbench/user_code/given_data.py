@@ -1,6 +1,6 @@
 """Data that a user passes as Python objects, and a name that identifies their content."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
@@ -122,22 +122,7 @@ def _digest(parts: Mapping[str, Any], collate: Any) -> str:
 def _add_part(part: Any, digest: Any) -> None:
     from fedbench.user_code.memory import add_memory
 
-    form = form_of(part)
-    if form == "table":
-        add_memory(list(_table_columns(part)), digest)
-    elif form in ("arrays", "columns", "items"):
+    if form_of(part) in ("table", "arrays", "columns", "items"):
         add_memory(part, digest)
     else:
         digest.update(Walk(part).fingerprint.encode())
-
-
-def _table_columns(table: Any) -> Iterator[Any]:
-    for name in table.columns:
-        values = table[name].to_numpy()
-        yield str(name), [*map(_known_cell, values)] if values.dtype.hasobject else values
-
-
-def _known_cell(value: Any) -> Any:
-    """A cell of a table by its content: lists and arrays as they are, others as text."""
-    is_array = hasattr(value, "ndim") and value.ndim > 0
-    return value if is_array or isinstance(value, list | tuple | dict) else str(value)

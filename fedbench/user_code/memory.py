@@ -1,6 +1,6 @@
 """A digest of the data that a data set holds in memory, which changes with any number or text."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import NoneType
@@ -76,6 +76,40 @@ def count_numbers(values: Sequence[Any]) -> int:
     return 0 if any(issubclass(kind, TEXTS) for kind in kinds) else len(values)
 
 
+def columns_held(table: Any) -> Iterator[tuple[str, Any]]:
+    """The columns of a table by name, with those that stand in its index; a column without a name for itself."""
+    if not hasattr(table, "columns"):
+        yield "", table
+        return
+    index: Any = getattr(table, "index", None)
+    for name in getattr(index, "names", ()):
+        if name is not None:
+            yield f"index {name}", index.get_level_values(name)
+    for name in table.columns:
+        yield str(name), table[name]
+
+
+def column_parts(column: Any) -> Iterator[Any]:
+    """What tells a column from others: its type, with its categories, and its values; of objects their types too."""
+    kind = getattr(column, "dtype", getattr(column, "type", None))
+    yield str(kind)
+    if (categories := getattr(kind, "categories", None)) is not None and hasattr(categories, "to_numpy"):
+        yield from column_parts(categories)
+    values = column.to_numpy()
+    if not values.dtype.hasobject:
+        yield values
+        return
+    cells = values.reshape(-1).tolist()
+    yield [type(cell).__name__ for cell in cells]
+    yield [*map(_known_cell, cells)]
+
+
+def _known_cell(value: Any) -> Any:
+    """A cell by its content: lists and arrays as they are, others as text."""
+    is_array = hasattr(value, "ndim") and value.ndim > 0
+    return value if is_array or isinstance(value, list | tuple | dict) else str(value)
+
+
 def parts_held(value: Any) -> list[Any] | None:
     """The parts of a container, record or data set; None for anything else."""
     if isinstance(value, np.ndarray | list | tuple):
@@ -83,7 +117,7 @@ def parts_held(value: Any) -> list[Any] | None:
     if isinstance(value, dict):
         return list(value.items())
     if hasattr(value, "to_numpy"):
-        return [value.to_numpy()]
+        return [part for name, column in columns_held(value) for part in (name, *column_parts(column))]
     if is_dataclass(value) and not isinstance(value, type):
         return [getattr(value, field.name, None) for field in fields(value)]
     return list(vars(value).items()) if hasattr(value, "__getitem__") and hasattr(value, "__dict__") else None

@@ -251,6 +251,22 @@ def test_the_name_follows_the_content():
     assert name(Module()) == name(Module())
 
 
+def test_what_stands_in_an_index_and_types_of_columns_are_content():
+    """Users and targets may stand in an index; the same numbers are features, categories or texts by their type."""
+    users = [pd.Index(np.arange(20) % count, name="user") for count in (4, 5)]
+    wards = [FRAME.assign(ward=Y), FRAME.assign(ward=pd.Categorical(Y)), FRAME.assign(ward=Y.astype(object))]
+    wards += [FRAME.assign(ward=Y.astype(str).astype(object)), FRAME.assign(ward=pd.Categorical(Y, categories=[1, 0]))]
+    tables = [FRAME, *(FRAME.set_index(index) for index in users), *wards]
+    assert len(set(map(name, tables))) == 8
+    pairs = [(TEXTS.set_index(index), Y) for index in users]
+    assert len({name((TEXTS, Y)), *map(name, pairs)}) == 3
+    assert (
+        len({name(pyarrow.table({"a": pyarrow.array([1, 2], kind), "y": [0, 1]})) for kind in ("int8", "int64")}) == 2
+    )
+    assert name(FRAME.set_index(users[0])) == name(FRAME.set_index(users[0].copy()))
+    assert name(FRAME) == name(FRAME.set_index(np.arange(20) + 7))
+
+
 PRINT = """
 import numpy as np, pandas as pd, torch
 from fedbench import Config
