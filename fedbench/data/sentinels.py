@@ -12,7 +12,10 @@ SENTINELS = (
     *(77, 88, 97, 98, 99, 777, 888, 997, 998, 999, 7777, 8888, 9997, 9998, 9999, 99999),
 )
 SENTINEL_RANGES = 2
-"""They do if they stand in several rows, farther from all other numbers than so many times the range of these."""
+"""They do if they stand in several rows, farther from all other numbers than so many times the range of these.
+
+A negative one does at any distance if no other number is negative, as -99 among ages.
+"""
 
 
 def sentinel_text(numbers: np.ndarray) -> str:
@@ -24,7 +27,8 @@ def sentinel_text(numbers: np.ndarray) -> str:
         others = numbers[~np.isin(numbers, SENTINELS)]
         least, greatest = others.min(initial=np.inf), others.max(initial=-np.inf)
         count, distance = int((numbers == number).sum()), max(least - number, number - greatest)
-        if count > 1 and least < greatest and distance > SENTINEL_RANGES * (greatest - least):
+        is_apart = distance > SENTINEL_RANGES * (greatest - least) or number < 0 <= least
+        if count > 1 and least < greatest and is_apart:
             return f"{number:g} in {count} rows, and {least:g} to {greatest:g} otherwise"
     return ""
 

@@ -57,5 +57,18 @@ def test_several_codes_of_one_column_do_not_hide_each_other(codes):
     assert sentinel_text(answers).endswith("in 3 rows, and 1 to 5 otherwise")
 
 
+@pytest.mark.parametrize(("least", "greatest"), [(18, 90), (0, 100), (60, 220)])
+def test_a_negative_code_is_named_at_any_distance_if_no_other_number_is_negative(least, greatest):
+    numbers = np.arange(least, greatest + 1.0)
+    assert sentinel_text(np.append(numbers, [-99, -99])) == f"-99 in 2 rows, and {least} to {greatest} otherwise"
+    for others in ([-99], [-99, -99, -1], [-1, -1], [-9, -9], [99, 99]):
+        assert sentinel_text(np.append(numbers, others)) == ""
+
+
+@pytest.mark.parametrize("numbers", [np.arange(-98, 41.0), np.array([-250.0, -0.5, 12, 1e4])])
+def test_a_negative_code_among_negative_numbers_is_a_number(numbers):
+    assert sentinel_text(np.append(numbers, [-99, -99])) == ""
+
+
 def test_numbers_among_which_codes_lie_are_numbers():
     assert sentinel_text(np.arange(60, 100.0).repeat(2)) == ""

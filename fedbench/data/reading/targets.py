@@ -151,6 +151,8 @@ def _of_texts(values: np.ndarray) -> tuple[str, str]:
     elif len(counts) > FEW_VALUES and len(values) < 2 * len(counts):
         what = f"texts that hardly repeat ({len(counts)} different ones in {len(values)} samples)"
     else:
+        if numbers.all():
+            _refuse_hidden(texts.numbers_of(values))
         return "classification", ""
     raise ConfigError(f"the targets are {what}: set --task classification if they are classes, or {otherwise}")
 
@@ -168,6 +170,7 @@ def _of_floats(values: np.ndarray) -> tuple[str, str]:
             f"the targets are floats with {different} different whole values: set --task classification if they are "
             "classes, or --task regression if they are numbers"
         )
+    _refuse_hidden(values)
     text = "the targets are whole numbers written as floats and are read as classes; --task regression if they are not"
     return "classification", text
 
@@ -175,13 +178,8 @@ def _of_floats(values: np.ndarray) -> tuple[str, str]:
 def _of_whole(values: np.ndarray) -> tuple[str, str]:
     """Integers: classes, unless only the user knows."""
     check_size(values)
+    _refuse_hidden(values)
     numbers = np.unique(values.astype(np.int64))
-    if numbers[0] in HIDDEN and numbers[1:].min(initial=0) >= 0 and numbers.tolist() != [-1, 1]:
-        raise TargetError(
-            int(np.flatnonzero(values < 0)[0]),
-            f"label {numbers[0]}: remove such samples if it means a hidden label, or set --task classification if it "
-            "is a class",
-        )
     gaps = len(numbers) <= numbers[-1] - numbers[0]
     if len(numbers) > FEW_VALUES and len(values) < (REPEATED if gaps else 2) * len(numbers):
         raise ConfigError(
@@ -189,6 +187,19 @@ def _of_whole(values: np.ndarray) -> tuple[str, str]:
             "): set --task regression if they are numbers, or --task classification if they are classes"
         )
     return "classification", ""
+
+
+def _refuse_hidden(labels: np.ndarray) -> None:
+    """Raises TargetError if the only negative one of whole numbers may stand for a label that is not known."""
+    rows = np.flatnonzero(labels < 0)
+    negative = np.unique(labels[rows])
+    if len(negative) != 1 or negative[0] not in HIDDEN or np.unique(labels).tolist() == [-1, 1]:
+        return
+    raise TargetError(
+        int(rows[0]),
+        f"label {negative[0]:.0f}: remove such samples if it means a hidden label, or set --task classification if it "
+        "is a class, or --task regression if it is a number",
+    )
 
 
 def _of_rows(values: np.ndarray) -> tuple[str, str]:

@@ -91,6 +91,12 @@ FORMS = (
         rf"[−–]{AMOUNT}|\({AMOUNT}\)",
         "write a hyphen in front: -10.5",
     ),
+    Form(
+        "numbers in quotes",
+        '"5"',
+        rf"\"{NUMBER}\"|'{NUMBER}'",
+        "leave out the quotes, or the blank before them",
+    ),
     Form("hexadecimal numbers", "0x1f", r"[-+]?0[xX][0-9a-fA-F]+", "write their decimals"),
     Form(
         "several numbers in a text",

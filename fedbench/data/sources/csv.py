@@ -25,12 +25,14 @@ from fedbench.data.reading.beside import Beside
 from fedbench.data.reading.listing import path_in_name
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import TableReader, join_parts, with_plain_names
-from fedbench.data.reading.texts import NUMBER, TEXT
+from fedbench.data.reading.texts import NUMBER, TEXT, all_match
 from fedbench.errors import ConfigError
 
 AS_TEXT: dict[str, Any] = {"dtype": TEXT, "header": None, "index_col": False, "keep_default_na": False}
 """Every cell is the text that stands there; no column becomes an index."""
 TOO_LONG = re.compile(r"Expected (\d+) fields in line (\d+), saw (\d+)")
+QUOTED = r"""(?s:\s+".*"|\s*'.*')\s*"""
+"""Cells whose quotes belong to the text, because a blank stands before them or they are single ones."""
 OTHER_SEPARATORS = (";", "\t", "|")
 Options = TableOptions
 HAS_COLUMNS = True
@@ -80,7 +82,20 @@ def load_table(file: Path) -> pd.DataFrame:
             raise
     if len(names) > len(header):
         check_row_names(file, table, len(header))
-    return with_plain_names(str(file), table.set_axis(names, axis=1))
+    table = with_plain_names(str(file), table.set_axis(names, axis=1))
+    refuse_quotes(file, table)
+    return table
+
+
+def refuse_quotes(file: Path, table: pd.DataFrame) -> None:
+    """Raises ConfigError if all filled cells of a column keep their quotes, as categories and classes would."""
+    for name in table.columns:
+        cells = table[name].dropna()
+        if all_match(cells, QUOTED):
+            raise ConfigError(
+                f"{file}: column {name} holds texts in quotes, such as {cells.iloc[0]!r}; leave out the quotes, or the "
+                "blank before them"
+            )
 
 
 def refuse_repeated_names(file: Path, table: pd.DataFrame, header: Sequence[str]) -> None:

@@ -1,8 +1,10 @@
 """Folders of image files: CLASS or DOMAIN/CLASS, unsplit or below each part, or CLIENT/PART/CLASS."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Literal
 
@@ -23,8 +25,8 @@ from fedbench.data.reading.listing import (
     refuse_empty,
     subfolders,
 )
-from fedbench.data.reading.parts import part_names, with_test_part
-from fedbench.errors import ConfigError
+from fedbench.data.reading.parts import part_in_name, part_names, with_test_part
+from fedbench.errors import ConfigError, open_decision
 from fedbench.user_code.parts import NAMES
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
@@ -85,6 +87,18 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
         return of_clients(below, options)
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
+        in_names = {part_in_name(name) for name in below}
+        if options.domains is None and len(in_names) > 1 and "" not in in_names:
+            classes = " and ".join(f"{part}/CLASS" for part in NAMES if part in in_names)
+            raise open_decision(
+                f"data folder:{path}",
+                f"the folders {first_names([*below])} are named like parts",
+                {
+                    f"rename the folders: {classes}": "parts of the data set",
+                    "--data.domains true": "domains",
+                    "--data.domains false": "classes",
+                },
+            )
         return listed_parts({"train": path}, options)
     chosen, remarks = with_test_part(named, options.test_part, f"{path} has no such folder")
     left_out = sorted(name for name, folder in below.items() if folder not in chosen.values())
@@ -95,7 +109,7 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
 
 
 def listed_parts(folders: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:
-    """The images of these parts, and a remark if their folders were found to be domains. Raises ConfigError."""
+    """The images of these parts, and how the folders were read if that is not given. Raises ConfigError."""
     domains = has_domains(folders["train"]) if options.domains is None else options.domains
     parts = {part: list_images(folder, domains) for part, folder in folders.items()}
     train = parts["train"]
@@ -104,13 +118,40 @@ def listed_parts(folders: dict[str, Path], options: Options) -> tuple[Parts, lis
     for domain in train:
         if domain not in parts.get("test", train):
             raise ConfigError(f"{folders['test'] / domain}: no folder of this domain, but the training part has one")
+    if options.domains is not None:
+        return parts, []
     remark = f"read as DOMAIN/CLASS: {first_names([*train])} are domains; data.domains false if they are classes"
-    return parts, [remark] if domains and options.domains is None else []
+    return parts, [*([remark] if domains else []), *lower_folders(folders["train"], train)]
+
+
+def lower_folders(path: Path, train: Listing) -> list[str]:
+    """A remark on pictures in folders of the classes. Raises ConfigError if such folders seem to be the classes.
+
+    They do where two classes have folders of the same name two or more levels below them, and such names differ.
+    """
+    class_depth = 1 if "" in train else 2
+    places = {folder.relative_to(path) for folder in {file.parent for file in image_files({"train": train})}}
+    lower = sorted(place for place in places if len(place.parts) > class_depth)
+    by_name: dict[str, dict[str, Path]] = {}
+    for place in lower:
+        if class_depth == 1 and Path(place.parts[0]) not in places:  # else pictures of the class lie beside
+            for name in place.parts[2:]:
+                by_name.setdefault(name, {})[place.parts[0]] = place
+    both = next((sorted(same.values()) for same in by_name.values() if len(same) > 1), None)
+    if both and len(by_name) > 1:
+        raise ConfigError(
+            f"{path}: pictures lie in {both[0]} and {both[1]}, deeper than DOMAIN/CLASS: move such folders up, or set "
+            "data.domains false (CLASS with folders in it)"
+        )
+    return [f"pictures lie in folders of the classes ({len(lower)}), for example {lower[0]}"] if lower else []
 
 
 def are_clients(below: dict[str, Path]) -> bool:
-    """Whether folders hold parts: CLIENT/train/CLASS and CLIENT/test/CLASS. Raises ConfigError for a near miss."""
-    inside = {name: {*folders_by_name(folder)} for name, folder in below.items()}
+    """Whether folders hold parts: CLIENT/train/CLASS, and CLIENT/test/CLASS in all or none.
+
+    Raises ConfigError for a near miss.
+    """
+    inside = {name: folders_by_name(folder) for name, folder in below.items()}
     parts = {name: part_names(own) for name, own in inside.items()}
     whole = [name for name, own in inside.items() if "train" in parts[name] and len(parts[name]) == len(own) > 1]
     if whole and len(whole) < len(below):
@@ -119,7 +160,8 @@ def are_clients(below: dict[str, Path]) -> bool:
             f"{below[other]}: no train and test folder, which {below[whole[0]]} has; a client needs both "
             "(CLIENT/train/CLASS and CLIENT/test/CLASS)"
         )
-    return bool(whole)
+    train = [own[parts[name]["train"]] for name, own in inside.items() if "train" in parts[name] and len(own) == 1]
+    return bool(whole) or (0 < len(train) == len(below) and all(map(subfolders, train)))
 
 
 def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:
@@ -135,7 +177,7 @@ def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[st
             by_part[part][client] = by_class(place, empty=True)
     for part in ("test", "val"):
         check_known_classes(by_part["train"], by_part[part], Path(part))
-    return by_part, [
+    return {part: listing for part, listing in by_part.items() if listing}, [
         f"read as CLIENT/PART/CLASS: {first_names([*below])} are clients (--partition natural)",
         *sorted(lines),
     ]
@@ -157,28 +199,31 @@ def classes_of(listing: Listing) -> tuple[str, ...]:
 
 
 def has_domains(path: Path) -> bool:
-    """Whether all folders hold the same two or more folders and nothing else. Raises ConfigError for a near miss."""
+    """Whether all folders hold the same two or more folders and nothing else.
+
+    Raises ConfigError for a near miss: folders of which several hold a folder of the same name, but not all.
+    """
     below = {folder: [*folders_by_name(folder)] for folder in subfolders(path)}
-    if len(below) < 2 or any(len(names) < 2 for names in below.values()):
+    counts = Counter(chain.from_iterable(below.values()))
+    if len(counts) < 2 or max(counts.values()) < 2:
         return False
-    first, *others = below.values()
-    alike = all(set(first) == set(own) for own in others)
+    lacking = next((folder for folder, names in below.items() if len(names) < len(counts)), None)
     beside = next((images[0] for folder in below if (images := images_in(folder))), None)
-    if alike and beside is not None:
-        raise ConfigError(
-            f"{beside}: lies beside the folders {first_names(first)}, which all folders of {path} have: move it away "
-            "and they are DOMAIN/CLASS; or set data.domains false (CLASS with folders in it)"
-        )
-    if beside is not None:
+    if lacking and beside:
         return False
-    every = {name for names in below.values() for name in names}
-    for folder, names in below.items():
-        if any(set(first) != set(own) for own in others) and set(first).intersection(*others) and set(names) != every:
-            raise ConfigError(
-                f"{folder}: no folder {min(every - set(names))}, which the other folders have; set data.domains true "
-                "(DOMAIN/CLASS) or false (CLASS with folders in it)"
-            )
-    return alike
+    if beside:
+        raise ConfigError(
+            f"{beside}: lies beside the folders {first_names([*counts])}, which all folders of {path} have: move it "
+            "away and they are DOMAIN/CLASS; or set data.domains false (CLASS with folders in it)"
+        )
+    if lacking:
+        name = min({*counts} - {*below[lacking]})
+        other = next(folder.name for folder, names in below.items() if name in names)
+        raise ConfigError(
+            f"{lacking}: no folder {name}, which {other} has; set data.domains true (DOMAIN/CLASS) or false (CLASS "
+            "with folders in it)"
+        )
+    return True
 
 
 def list_images(path: Path, domains: bool) -> Listing:

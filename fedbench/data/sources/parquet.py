@@ -39,7 +39,7 @@ from fedbench.data.reading.parquet_images import (
     open_parquet,
     row_count,
 )
-from fedbench.data.reading.parts import with_test_part
+from fedbench.data.reading.parts import part_in_name, with_test_part
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import INDEX, TableReader, join_parts, with_plain_names
 from fedbench.data.reading.targets import read_targets
@@ -47,7 +47,6 @@ from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
 from fedbench.user_code.parts import NAMES
 
-PART_IN_NAME = re.compile(r"(?:^|[-_.=])(train|test|validation|valid|val)(?:[-_.]|$)", re.IGNORECASE)
 COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
 """Folders `name=value`, which hold a column in their names."""
 TABLE_KEYS = ("drop", "numbers", "categories", "spelling", "impute")
@@ -182,7 +181,7 @@ def with_one_dictionary(tables: dict[Path, pd.DataFrame]) -> dict[Path, pd.DataF
 
 def columns_in_folders(relative: Path) -> dict[str, str]:
     """The columns that folders `name=value` hold, but those of parts."""
-    matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not PART_IN_NAME.search(name)]
+    matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not part_in_name(name)]
     return {unquote(match[1]): unquote(match[2]) for match in matches if match}
 
 
@@ -285,11 +284,7 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
 
 def part_of(relative: Path) -> str:
     """train, test, val, or nothing, by the name of the file or its folder."""
-    for name in (relative.stem, *reversed(relative.parent.parts)):
-        if match := PART_IN_NAME.search(name):
-            part = match[1].lower()
-            return "val" if part.startswith("val") else part
-    return ""
+    return next(filter(None, map(part_in_name, (relative.stem, *reversed(relative.parent.parts)))), "")
 
 
 def check_shards(files: list[Path]) -> None:
@@ -330,4 +325,4 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
 
 
 def folder_without_columns(file: Path) -> Path:
-    return Path(*(name for name in file.parent.parts if not COLUMN_FOLDER.fullmatch(name) or PART_IN_NAME.search(name)))
+    return Path(*(name for name in file.parent.parts if not COLUMN_FOLDER.fullmatch(name) or part_in_name(name)))

@@ -80,7 +80,10 @@ def test_negative_labels_are_classes_where_they_cannot_stand_for_hidden_ones():
     assert read_targets(np.array([1, -1, 1])).labels == ("-1", "1")
     assert read_targets(np.array([1.0, -1.0] * 4)).labels == ("-1", "1")
     assert read_targets(np.array([-2, 1, 3])).values.tolist() == [0, 1, 2]
-    assert read_targets(np.array([-1, 0, 1]), "classification").labels == ("-1", "0", "1")
+    assert read_targets(np.array(["1", "-1"] * 4)).names == ("-1", "1")
+    assert read_targets(np.array([-2.0, 1, 3] * 4)).labels == ("-2", "1", "3")
+    for labels in (np.array([-1, 0, 1]), np.array([-1.0, 0, 1] * 4)):
+        assert read_targets(labels, "classification").labels == ("-1", "0", "1")
 
 
 def test_many_whole_numbers_with_gaps_are_asked_about():
@@ -122,6 +125,11 @@ def test_declared_classes_keep_their_numbers():
         ),
         (np.array([1, 0, -9]), {}, 2, "label -9: remove such samples"),
         (np.array([1, 0, -100]), {}, 2, "label -100: remove such samples if it means a hidden label"),
+        (CLASSES - 1.0, {}, 0, "label -1: remove such samples if it means a hidden label, or set --task class"),
+        ((CLASSES - 1.0)[:, None], {}, 0, "label -1: remove such samples"),
+        (np.where(CLASSES == 3, -99.0, CLASSES), {}, 3, "label -99: remove such samples"),
+        ((CLASSES - 1).astype(str), {}, 0, "label -1: remove such samples"),
+        (np.array(["1", "0", "1", "-9.0"]), {}, 3, "label -9: remove such samples"),
         (CLASSES - 1, {"classes": 9}, 0, "label -1 is outside the class range; 0 to 8"),
         (CLASSES + 0.5, {"names": ("a", "b")}, 0, "label 0.5 is not a whole number"),
         (np.eye(5)[CLASSES] * 2, {"task": "multilabel"}, 0, "is not a row of 0 and 1"),

@@ -76,6 +76,8 @@ def test_the_page_has_the_other_forms_and_the_limits():
         (["(10.5)", "(1,250.00)", "3"], "negative numbers in another spelling"),
         (["−5.5", "−7", "3"], "negative numbers in another spelling"),
         (["0x1f", "0xA0"], "hexadecimal numbers"),
+        (['"5"', '"-0.5"', "3"], "numbers in quotes"),
+        (["'5'", "'1e-3'"], "numbers in quotes"),
         (["110/70", "120 / 80"], "several numbers in a text"),
         (["[0, 1]", "[0.5 -2.]", "(1, 2)"], "several numbers in a text"),
         (["70 80 82", "1 2 3"], "several numbers in a text"),
@@ -100,6 +102,7 @@ def test_a_form_is_seen(texts, called):
         *(["yes", "no"], ["v1.2.3"], ["a|b", "c"], ["1", "?"]),
         *(["5-10", "11-20"], ["A1", "B2"], ["type 2", "type 1"], ["CIN 1", "CIN 2"], ["1h", "24h", "7d"]),
         *(["(0, 10]", "(10, 20]"], ["Jan", "Feb"], ["Q1 2026", "Q2 2026"], ["visit 1", "visit 2"], ["P", "PT"]),
+        *(["5'", "6'"], ["'90s", "'80s'"], ["'5\"", '"yes"']),
         *(["5 or more", "18 to 24"], ["2-door", "4-door"], ["10-A", "11-B"], ["12 Main St", "5 Oak St"]),
     ],
 )

@@ -78,7 +78,9 @@ def test_what_cannot_be_read_is_named(refuse):
     )
     assert "no columns besides the target" in refuse(frame()[["label"]])
     assert "no rows in it" in refuse(frame()[:0])
-    assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=-1))
+    for hidden in (-1, -1.0):
+        assert "row 1: label -1: remove such samples" in refuse(frame().assign(label=hidden))
+        assert "row 3: label -1: remove such samples" in refuse(frame().assign(label=[0, 1, hidden, 1] * 5))
     assert "looks like several; separate them by commas" in refuse(pd.DataFrame({"a;label": ["1;2", "3;4"]}))
 
 
@@ -240,3 +242,26 @@ def test_names_of_columns_that_stand_there_again_are_refused(tmp_path, refused):
     (tmp_path / "joined.csv").write_text(table + table)
     line = refused(f"csv:{tmp_path / 'joined.csv'}")
     assert line.endswith(f"joined.csv: row {ROWS + 1} repeats the names of the columns (1 such rows); delete it")
+
+
+@pytest.mark.parametrize(
+    ("row", "column", "cell"),
+    [
+        ('{}, "b{}",{}', "b", ' "b0"'),
+        ("{},'b{}' ,{}", "b", "'b0' "),
+        ('{},2.5, "l{}"', "y", ' "l0"'),
+        ('{}, "{}", {}', "b", ' "0"'),
+    ],
+)
+def test_quotes_do_not_become_part_of_cells(tmp_path, refused, row, column, cell):
+    name = lines(tmp_path / "t.csv", "a,b,y", *(row.format(n / 8, n % 2, n % 2) for n in range(12)))
+    assert refused(name) == (
+        f"{tmp_path / 't.csv'}: column {column} holds texts in quotes, such as {cell!r}; leave out the quotes, or the "
+        "blank before them"
+    )
+
+
+def test_quotes_within_texts_and_around_some_of_them_are_read(tmp_path, load):
+    texts = ["'x'", "y", ' "z" a', "it's 'z'", '"""w"""'] * 4
+    name = lines(tmp_path / "t.csv", "a,b,y", *(f"{n / 8},{text},{n % 2}" for n, text in enumerate(texts)))
+    assert load(name).shape == (6,)

@@ -143,8 +143,77 @@ def test_domains_below_train_and_test(domains, tmp_path):
 
 def test_a_domain_that_lacks_a_class_is_asked_about(domains):
     save(domains / "photo" / "owl", 5)
-    assert "sketch: no folder owl, which the other folders have; set data.domains true" in refused(domains)
+    assert "sketch: no folder owl, which photo has; set data.domains true" in refused(domains)
     assert load(domains, domains=True).class_names == ("cat", "dog", "owl")
+
+
+def test_a_domain_of_one_class_is_asked_about(domains):
+    shutil.rmtree(domains / "sketch" / "dog")
+    assert "sketch: no folder dog, which photo has; set data.domains true" in refused(domains)
+    dataset = load(domains, domains=True)
+    assert (dataset.class_names, dataset.domain_names) == (("cat", "dog"), ("photo", "sketch"))
+    assert load(domains, domains=False).class_names == ("photo", "sketch")
+
+
+def test_domains_that_share_some_classes_are_asked_about(tmp_path):
+    for place in ("d1/a", "d1/b", "d2/b", "d2/c", "d3/a", "d3/c"):
+        save(tmp_path / "set" / place, 2)
+    assert "d1: no folder c, which d2 has; set data.domains true" in refused(tmp_path / "set")
+
+
+@pytest.mark.parametrize("below", [("one", "one"), ("one", "two")])
+def test_classes_deeper_than_domains_are_refused(tmp_path, below):
+    for domain, folder in zip(("photo", "sketch"), below, strict=True):
+        save(tmp_path / "set" / domain / folder / "cat", 2)
+        save(tmp_path / "set" / domain / folder / "dog", 2)
+    line = f"pictures lie in photo/one/cat and sketch/{below[1]}/cat, deeper than DOMAIN/CLASS: move such folders up"
+    assert line in refused(tmp_path / "set")
+    assert load(tmp_path / "set", domains=False).class_names == ("photo", "sketch")
+    save(tmp_path / "set" / "flat", 2)
+    assert line in refused(tmp_path / "set")
+
+
+def test_folders_of_a_class_alone_are_read_and_that_is_said(tmp_path):
+    for place in ("normal/p1", "normal/p2", "sick/p3", "sick/p4/right"):
+        save(tmp_path / "set" / place, 2)
+    dataset = load(tmp_path / "set")
+    assert (dataset.class_names, dataset.domain_names, dataset.train_rows) == (("normal", "sick"), (), 8)
+    assert dataset.warnings == ("pictures lie in folders of the classes (4), for example normal/p1",)
+    assert load(tmp_path / "set", domains=False).warnings == ()
+
+
+def test_pictures_below_the_classes_of_domains_are_read_and_that_is_said(domains):
+    save(domains / "photo" / "cat" / "more", 2)
+    dataset = load(domains)
+    assert (dataset.class_names, dataset.train_rows) == (("cat", "dog"), 22)
+    assert "pictures lie in folders of the classes (1), for example photo/cat/more" in dataset.warnings
+
+
+@pytest.mark.parametrize(
+    ("train", "test", "below", "remedy"),
+    [
+        ("training_set", "test_set", "", "train/CLASS and test/CLASS"),
+        ("images_train", "images_val", "", "train/CLASS and val/CLASS"),
+        ("seg_train", "seg_test", "seg", "train/CLASS and test/CLASS"),
+        ("train", "my testing", "", "train/CLASS and test/CLASS"),
+    ],
+)
+def test_folders_with_a_part_in_their_names_are_asked_about(tmp_path, train, test, below, remedy):
+    for folder in (train, test):
+        for name in ("cat", "dog"):
+            save(tmp_path / "set" / folder / below / name, 2)
+    assert refused(tmp_path / "set").endswith(
+        f"the folders {', '.join(sorted((train, test)))} are named like parts: parts of the data set (rename the "
+        f"folders: {remedy}) or domains (--data.domains true) or classes (--data.domains false)?"
+    )
+    assert load(tmp_path / "set", domains=True).domain_names == tuple(sorted((train, test)))
+    assert load(tmp_path / "set", domains=False).class_names == tuple(sorted((train, test)))
+
+
+def test_folders_of_one_part_by_their_names_are_domains(tmp_path):
+    for place in ("test_a/cat", "test_a/dog", "test_b/cat", "test_b/dog"):
+        save(tmp_path / "set" / place, 2)
+    assert load(tmp_path / "set").domain_names == ("test_a", "test_b")
 
 
 def test_a_picture_beside_the_classes_of_a_domain_is_asked_about(domains):
@@ -181,9 +250,10 @@ def test_domains_of_two_spellings_are_refused(domains):
     assert "rename one if they are two domains" in refused(domains)
 
 
-def test_class_folders_with_one_folder_in_each_are_classes(tmp_path):
+@pytest.mark.parametrize("below", ["images", "images/small"])
+def test_class_folders_with_one_folder_in_each_are_classes(tmp_path, below):
     for name in ("cat", "dog"):
-        save(tmp_path / "set" / name / "images", 5)
+        save(tmp_path / "set" / name / below, 5)
     assert load(tmp_path / "set").class_names == ("cat", "dog")
 
 
@@ -210,6 +280,22 @@ def test_clients_may_have_parts_of_their_own(tmp_path):
     assert dealt(tmp_path / "set", name="natural") == [(12, 4, 6), (8, 4, 6)]
     (tmp_path / "set" / "cem" / "cat").mkdir(parents=True)
     assert "cem: no train and test folder, which " in refused(tmp_path / "set")
+
+
+def test_clients_may_have_a_training_part_alone(tmp_path):
+    for client in ("ann", "bob"):
+        save(tmp_path / "set" / client / "train" / "cat", 5)
+        save(tmp_path / "set" / client / "train" / "dog", 5, value=100)
+    dataset = load(tmp_path / "set")
+    assert (dataset.class_names, dataset.domain_names) == (("cat", "dog"), ("ann", "bob"))
+    assert (dataset.train_rows, dataset.one_part) == (20, True)
+    assert [sum(own) for own in dealt(tmp_path / "set", name="natural")] == [10, 10]
+
+
+def test_folders_train_without_class_folders_are_folders_of_classes(tmp_path):
+    for name in ("cat", "dog"):
+        save(tmp_path / "set" / name / "train", 5)
+    assert load(tmp_path / "set").class_names == ("cat", "dog")
 
 
 def test_a_validation_folder_is_a_validation_part(parts):

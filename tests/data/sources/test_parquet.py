@@ -215,6 +215,18 @@ def test_a_tables_parts_are_its_files(write_table, tmp_path):
     assert "test.parquet: columns or their types differ from those in train-00000-of-00002.parquet" in refused(tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("train", "test"),
+    [("training", "testing"), ("UNSW_NB15_training-set", "UNSW_NB15_testing-set"), ("train", "dev")],
+)
+def test_files_have_every_name_of_a_part_as_a_word(write_table, tmp_path, train, test):
+    for file, rows in ((train, 6), (test, 3)):
+        write_table({"x": np.arange(rows) / 7, "label": np.arange(rows) % 2}, file=f"{file}.parquet")
+    dataset = load(tmp_path)
+    assert (dataset.train_rows, dataset.test_rows) == (6, 3)
+    assert not any("ignored" in line for line in dataset.warnings)
+
+
 def test_pandas_index_is_no_feature(tmp_path):
     table = pd.DataFrame({"x": np.arange(5.0), "label": [0, 1, 0, 1, 0]}, index=pd.Index([9, 8, 7, 6, 5], name="id"))
     table.to_parquet(tmp_path / "a.parquet")
