@@ -200,7 +200,7 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
     if not test.look:
         return f"Not decided yet: the first look is at {max(test.needs.values())} seeds."
     reached = f"{leader} reached {study.metric.with_unit(study.final_score(leader))} {POINT_NAMES[study.point]}"
-    seeds = plural(test.seeds[leader], "seed")
+    seeds = plural(test.ended_at or test.seeds[leader], "seed")
     if test.ending is None:
         return f"Not decided after {seeds}: {reached}, and {join_words(rest)} may still be the best."
     doubt = doubt_of_winner(study, test)
@@ -221,7 +221,7 @@ def sequential_answer(study: Study, test: SequentialTest) -> str:
 
 
 def settings_answer(survey: SettingsStudy) -> str:
-    """The answer of a study over settings; names a winner only if it is alone in its group."""
+    """The answer of a study over settings; names a winner only if it can be told from all others."""
     if survey.is_sequential:
         return sequential_settings_answer(survey)
     ranking = survey.ranking
@@ -232,9 +232,8 @@ def settings_answer(survey: SettingsStudy) -> str:
     if len({round(rank, 6) for rank in ranking.ranks.values()}) == 1:
         return f"{join_words([*ranking.ranks])} have the same mean rank over {where}."
     best = f"{first} has the best mean rank over {where}: {ranking.ranks[first]:.2f} of {len(ranking.ranks)}"
-    ties = next((group for group in ranking.groups if first in group), [])
-    if ties:
-        return f"{best}; it cannot be told from {join_words([label for label in ties if label != first])}."
+    if ties := ranking.not_told_from(first):
+        return f"{best}; it cannot be told from {join_words(ties)}."
     doubts = {name: doubts_of_lead(study, first, [second, *others]) for name, study in survey.studies.items()}
     if doubt := next(filter(None, doubts.values()), ""):
         names = join_words([name for name, known in doubts.items() if known == doubt])

@@ -43,7 +43,10 @@ def behind_best(study: Study, rows: Sequence[LeaderboardRow]) -> go.Figure | Non
     verdicts = {row.label: row.behind for row in rows if row.behind is not None}
     best = escape(rows[0].label)
     if study.sequential_test is not None:
-        return _forest(study.metric, verdicts, f"better than {best}", view=-1)
+        # Whoever is out is compared with the method that is ahead of it the most.
+        others = {verdict.method for verdict in verdicts.values()} - {rows[0].label}
+        ahead = f"{best}, or than who is ahead the most" if others else best
+        return _forest(study.metric, verdicts, f"better than {ahead}", view=-1)
     if rows[0].label == BASELINE or not set(verdicts) - {BASELINE}:
         return None
     return _forest(study.metric, verdicts, f"{best} is better")

@@ -173,7 +173,7 @@ def cost_curves(study: Study, cost: str) -> go.Figure | None:
     ends = [min(so_far[cost].iloc[0] for so_far in paid.values()) if far else 0.0, max(totals)]
     level = {m: pd.DataFrame({cost: ends, "score": c["score"].iloc[-1]}) for m, c in known.items() if m not in paid}
     unit, scale = next((unit, scale) for unit, scale in UNITS[cost] if max(totals) >= scale or scale == 1)
-    title = f"traffic per participant so far, {unit}" if cost == "sent" else "gradient steps so far"
+    title = f"traffic per client so far, {unit}" if cost == "sent" else "gradient steps so far"
     scaled = {"type": "log", "dtick": 1} if far else {"rangemode": "tozero"}
     limits = [score for so_far in {**known, **level}.values() for score in so_far["score"]]
     fig = figure(340, xaxis=axis(title, showgrid=False, **scaled), yaxis=score_axis(study.metric, limits))

@@ -14,6 +14,7 @@ from fedbench.results.contrasts import block_ranks, family, stricter
 from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
 from fedbench.results.remarks import beside_row
+from fedbench.results.rotations import DIGITS
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
 from fedbench.results.tables import BASELINE, LAST, known_interval
@@ -129,15 +130,26 @@ class LeaderboardRow:
         return -interval if isinstance(interval, Bound) else None
 
     def spent(self, *names: str) -> float | None:
-        """A cost of the whole run, from costs of a round; unknown if the first is."""
-        cost, rounds = self.study.summaries[self.label], self.study.runs[self.label].config().get("rounds") or 0
-        return None if cost.get(names[0]) is None else sum((cost.get(name) or 0) * rounds for name in names)
+        """A cost of the whole run, mean over clients if it is one of clients; unknown if the first is."""
+        return run_cost(self.study, self.label, *names)
 
     @cached_property
     def reached(self) -> tuple[int | None, float | None]:
         """When the mean curve first reaches local's last score: the round, and the bytes until then."""
         known = None if self.target is None else first_reaching(self.study, self.label, self.target)
         return known or (None, None)
+
+
+OF_PARTICIPANTS = ("bytes_up", "bytes_down", "steps")
+"""Costs of a round that clients have which take part in it."""
+
+
+def run_cost(study: Study, label: str, *names: str) -> float | None:
+    """The sum of costs of a method's whole run, from those of a round; unknown if the first is."""
+    cost, rounds = study.summaries[label], study.runs[label].config().get("rounds") or 0
+    shares = {name: cost.get("participation") or 1.0 for name in OF_PARTICIPANTS}
+    costs = [(cost.get(name) or 0) * rounds * shares.get(name, 1.0) for name in names]
+    return None if cost.get(names[0]) is None else sum(costs)
 
 
 def leaderboard(study: Study, margin: float | None = None) -> list[LeaderboardRow]:
@@ -205,9 +217,9 @@ def sequential_order(study: Study, test: SequentialTest) -> list[str]:
 
 
 def first_reaching(study: Study, label: str, target: float) -> tuple[int, float | None] | None:
-    """The first round whose mean over seeds reaches the target, and the bytes per participant so far."""
+    """The first round whose mean over seeds reaches the target, and the bytes per client so far."""
     curve = study.curves[label, study.point]
-    shown = curve["mean"] / study.metric.factor
+    shown, target = (curve["mean"] / study.metric.factor).round(DIGITS), round(target, DIGITS)
     good = curve[shown >= target] if study.metric.higher else curve[shown <= target]
     if good.empty:
         return None

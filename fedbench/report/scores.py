@@ -208,7 +208,8 @@ def of_groups(study: Study) -> list[Table]:
 
 def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     seen = ", as clients see it" if kind == "class" and study.flipped_clients else ""
-    over = f"over all test samples of a {kind}{seen}, and over seeds ± half of the 95 % interval"
+    of_all = "over all test samples" if study.metric.over_samples else "over clients, weighted by their test samples,"
+    over = f"{of_all} of a {kind}{seen}, and over seeds ± half of the 95 % interval"
     alike = set(study.estimators.values()) <= {SAMPLES}
     columns = [
         Column[ScoreRow](f"class {name}" if kind == "class" else name, partial(_group_cell, study.metric, name))

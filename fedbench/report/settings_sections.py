@@ -15,6 +15,7 @@ import plotly.graph_objects as go
 from fedbench.config.words import plural
 from fedbench.report.comparisons import figure_of_intervals
 from fedbench.report.curves import add_band, add_line, is_loud, round_values
+from fedbench.report.leaderboard import run_cost
 from fedbench.report.parts import ChartSection, charts
 from fedbench.report.settings_study import SettingsStudy
 from fedbench.report.study import POINT_NAMES, Study
@@ -156,8 +157,8 @@ def epsilon_spent(study: Study, label: str) -> float | None:
 
 def megabytes_sent(study: Study, label: str) -> float | None:
     """Megabytes that a client has sent in the whole run; None if unknown."""
-    sent, rounds = study.summaries[label].get("bytes_up"), study.runs[label].config().get("rounds")
-    return None if sent is None or not rounds else sent * rounds / 1e6
+    sent = run_cost(study, label, "bytes_up")
+    return None if sent is None else sent / 1e6
 
 
 SPENT: dict[str, tuple[str, Callable[[Study, str], float | None]]] = {

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import pandas as pd
 
 from fedbench.results.schema import POINTS
-from fedbench.results.statistics import INTERVAL_COLUMNS, interval, pooled_means
+from fedbench.results.statistics import INTERVAL_COLUMNS, interval, pooled_values
 from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
@@ -41,7 +41,7 @@ def _row(metric: Metric, members: pd.DataFrame) -> dict[str, float | None]:
     seeds = members.groupby("seed")
     return {
         **interval(
-            pooled_means(members["seed"], members["value"], members["n"]).tolist(), bounds=metric.bounds
+            pooled_values(metric, members["seed"], members["value"], members["n"]).tolist(), bounds=metric.bounds
         ).columns(),
         "client_mean": seeds["value"].mean().mean(),
         "samples": seeds["n"].sum().mean(),

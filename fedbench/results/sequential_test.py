@@ -62,10 +62,11 @@ class SequentialTest:
     these, those with hardly a chance, which it is; withheld: verdicts that do not hold without outlying seeds, by
     question (`local` or `best`) and method. candidates: who may be the best, the leader first; out: who is not better
     than all of them, with the method that is ahead the most. ending: the answer to who is best; None while seeds are
-    added. behind: of the other candidates, their difference from the leader; the high end is the same for all, the most
-    that any candidate may be ahead. needs: the number of seeds that each method needs next; seeds: those used, by
-    method. needs_samples: questions, as in `withheld`, that no number of seeds would decide over these test samples
-    (`best` of the leader). over_samples: whether intervals are over test samples too.
+    added; ended_at: the seeds after which it was known. behind: of the other candidates, their difference from the
+    leader; the high end is the same for all, the most that any candidate may be ahead. needs: the number of seeds that
+    each method needs next; seeds: those used, by method. needs_samples: questions, as in `withheld`, that no number of
+    seeds would decide over these test samples (`best` of the leader). over_samples: whether intervals are over test
+    samples too.
     Intervals are wide enough to hold without outlying seeds. They are simultaneous, but for those of `out`:
     which method is better than one that is out is not certain, only that there is one at least as good.
     """
@@ -78,6 +79,7 @@ class SequentialTest:
     candidates: list[str] = field(default_factory=list)
     out: dict[str, tuple[str, Bound]] = field(default_factory=dict)
     ending: Ending | None = None
+    ended_at: int = 0
     behind: dict[str, Bound] = field(default_factory=dict)
     needs: dict[str, int] = field(default_factory=dict)
     seeds: dict[str, int] = field(default_factory=dict)
@@ -145,6 +147,7 @@ def _judge_look(test: SequentialTest, look: Look, rules: Rules, level: float, ba
     if test.ending is None:
         _look_for_best(test, look, level)
         test.ending = _ending(test, look.seeds, rules)
+        test.ended_at = look.seeds if test.ending is not None else 0
 
 
 def _look_over_local(

@@ -156,6 +156,13 @@ class Ranking:
     groups: list[list[str]]
     finest: float
 
+    def not_told_from(self, method: str) -> list[str]:
+        """The methods that cannot be told from this one, by rank."""
+        nothing_shown = self.friedman is not None and not is_clear(self.friedman)
+        others = [other for other in self.ranks if other != method]
+        p_of = lambda other: self.pairs.get((method, other), self.pairs.get((other, method)))  # noqa: E731
+        return [other for other in others if nothing_shown or not is_clear(p_of(other))]
+
 
 def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     """scores: a row per block, a column per method. Blocks that a method lacks are left out."""

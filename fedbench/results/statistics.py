@@ -100,7 +100,8 @@ def interval(
     mean = math.fsum(known) / len(known)
     if len(known) == 1:
         return Interval(mean, None, None, known)
-    error = float(np.std(known, ddof=1)) / math.sqrt(len(known))
+    # Rounding would give equal values a spread.
+    error = 0.0 if min(known) == max(known) else float(np.std(known, ddof=1)) / math.sqrt(len(known))
     level = (1 + confidence) / 2
     half = float(special.stdtrit(len(known) - 1, level)) * error
     if samples is not None:
@@ -174,6 +175,12 @@ def pooled_means(seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.S
     pooled = pd.Series(means_by_seed, dtype=float)
     pooled.index.name = seeds.name
     return pooled
+
+
+def pooled_values(metric: Metric, seeds: pd.Series, values: pd.Series, counts: pd.Series) -> pd.Series:
+    """The metric over all samples per seed, from values and their counts, whose mean, or that of logarithms, it is."""
+    means = pooled_means(seeds, np.log(values) if metric.log_mean else values, counts)
+    return np.exp(means) if metric.log_mean else means
 
 
 def worst_tenth(values: Sequence[float] | np.ndarray, higher: bool = True) -> float:

@@ -120,12 +120,16 @@ def _intervals(known: FinalScores, point: str, choice: str) -> dict[str, Any]:
 def _cost(
     run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame, pooled: bool
 ) -> dict[str, Any]:
-    """Bytes and steps per client and participated round; seconds as the median over rounds, which ignores warm-up."""
+    """Bytes and steps per client and participated round, and the share of clients in a round.
+
+    Seconds are the median over rounds, which ignores warm-up.
+    """
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
     shares = per_participant(clients, config, rounds, pooled)
     seconds = run.timings()[["total", "cpu"]].apply(pd.to_numeric).median()
     cost = {
         **shares.mean().to_dict(),
+        "participation": participation(clients, config, rounds, pooled),
         "seconds_per_round": seconds["total"],
         "cpu_seconds_per_round": seconds["cpu"],
     }
@@ -141,15 +145,28 @@ def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.Da
     return shares.assign(steps=rounds["steps"]) if pooled else shares
 
 
+def participation(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> float:
+    """The share of clients that take part in a round, mean over these rounds (rows of metrics); NaN if unknown.
+
+    pooled: whether a single model was trained on the data of all clients, which counts as one that always does.
+    """
+    total = _trained_clients(config)
+    return 1.0 if pooled or not total else float((counted_participants(clients, config, rounds) / total).mean())
+
+
+def _trained_clients(config: dict[str, Any]) -> int | None:
+    """The number of clients without newcomers, if the configuration says it."""
+    dealt = config.get("partition") or {}
+    total = dealt.get("clients")
+    return total and total - newcomer_count(total, dealt.get("new_clients") or 0)
+
+
 def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
     """The number of participants of each of these rounds (rows of metrics), aligned to their index.
 
     Counted if every client was evaluated, else taken from the configuration.
     """
-    dealt, share = config.get("partition") or {}, config.get("participation") or 1.0
-    total = dealt.get("clients")
-    if total:
-        total -= newcomer_count(total, dealt.get("new_clients") or 0)
+    total, share = _trained_clients(config), config.get("participation") or 1.0
     drawn = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
     if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
         return drawn

@@ -21,6 +21,7 @@ from fedbench.results.statistics import (
     interval,
     paired_difference,
     pooled_means,
+    pooled_values,
     share_that_gains,
 )
 from fedbench.results.unscored import scored_counts
@@ -280,6 +281,4 @@ def pooled_scores(metric: Metric, clients: pd.DataFrame, rows: pd.DataFrame) -> 
     if not metric.over_samples:
         name = f"{POOLED}_{metric.name}"
         return rows[name].tolist() if name in rows and rows[name].notna().all() else []
-    values = clients[f"test_{metric.name}"]
-    means = pooled_means(clients["seed"], np.log(values) if metric.log_mean else values, clients["test_n"])
-    return (np.exp(means) if metric.log_mean else means).tolist()
+    return pooled_values(metric, clients["seed"], clients[f"test_{metric.name}"], clients["test_n"]).tolist()

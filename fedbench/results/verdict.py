@@ -1,6 +1,7 @@
 """Who is better: one value for the answers of all tests, and the one place that says what is better, worse or equal."""
 
 from dataclasses import dataclass
+from math import isclose
 from typing import Literal
 
 from fedbench.results.statistics import CONFIDENCE, LEAST_SEEDS, Interval
@@ -51,8 +52,15 @@ def relation_of_interval(difference: Interval | Bound, margin: float | None = No
 
 
 def is_by_chance(difference: Interval | Bound) -> bool:
-    """Whether all seeds show the same difference, but so few that their signs may agree by chance."""
-    return difference.low == difference.high != 0 and 2.0 ** (1 - difference.seeds) >= ALPHA
+    """Whether all seeds show the same difference, but so few that their signs may agree by chance.
+
+    The choice of test samples may give such a difference an interval all the same.
+    """
+    if isinstance(difference, Interval):
+        is_same = min(difference.values) == max(difference.values)
+    else:
+        is_same = difference.low == difference.high or isclose(difference.error, difference.samples, abs_tol=1e-12)
+    return is_same and difference.mean != 0 and 2.0 ** (1 - difference.seeds) >= ALPHA
 
 
 def relation_of_p(mean: float, p: float | None, half: float | None = None, margin: float | None = None) -> Relation:

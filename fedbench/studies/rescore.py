@@ -55,7 +55,9 @@ def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for (metric, method, point), own in table.groupby(["metric", "method", "point"], sort=False):
         clients, pooled = own[own["client"] != POOLED], own[own["client"] == POOLED]
-        seeds = [values for _, values in clients.groupby("seed")["value"]]
+        # A mean over samples has a value for every client whose model has not diverged.
+        is_mean = known[str(metric)].over_samples
+        seeds = [values for _, values in clients.groupby("seed")["value"] if not (is_mean and values.isna().any())]
         worst = [worst_tenth(values.to_numpy(), known[str(metric)].higher) for values in seeds]
         worst = [nan for _ in seeds] if metric in undirected else worst
         columns = ([values.mean() for values in seeds], worst, pooled["value"])

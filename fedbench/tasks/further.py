@@ -197,9 +197,10 @@ OF_CLASSES = by_name(
 )
 
 
-def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
+def further_metric(name: str, known: dict[str, FurtherMetric], takes_classes: bool = True) -> FurtherMetric:
     """A metric by name, or a class of torchmetrics or a function as package.module:name. Raises ConfigError.
 
+    takes_classes: whether a class may get the task's outputs and targets.
     The attribute `higher_is_better` of a function says which values are better; `pooled = True`, that it is also asked
     for its value over the test samples of all clients together.
     """
@@ -213,6 +214,11 @@ def further_metric(name: str, known: dict[str, FurtherMetric]) -> FurtherMetric:
     pooled = getattr(function, "pooled", False)
     if pooled not in (True, False):
         raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
+    if is_metric_class(function) and not takes_classes:
+        raise ConfigError(
+            f"evaluate.metrics: {name} does not know which positions of a target count; name a function of outputs and "
+            "targets that leaves the others out"
+        )
     if is_metric_class(function):
         better, (least, most) = higher_is_better(name, function), bounds_of(function)
         metric = Metric(name, label, better, over_samples=False, pooled=bool(pooled), least=least, most=most)

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from fedbench.tasks.targets import Array
 
-NEGATIVES, POSITIVES = "No negative samples in targets", "No positive samples in targets"
+NEGATIVES = "No negative samples in targets"
+UNDEFINED = (NEGATIVES, "No positive samples in targets", "No positive samples found in target")
 """Beginnings of warnings of torchmetrics, which then returns 0 for what is undefined."""
 OUTPUTS = ("num_classes", "num_labels")
 """Arguments that are the number of a model's outputs."""
@@ -74,7 +75,8 @@ def function_of(kind: Any) -> "Callable[[Array, Array], Any]":
 
         if not np.isfinite(outputs).all():
             return nan
-        given, true = torch.from_numpy(outputs), torch.from_numpy(targets)
+        # In double precision, in which large scores that differ give shares that do.
+        given, true = torch.from_numpy(outputs).double(), torch.from_numpy(targets)
         if any(base.__module__.startswith("torchmetrics.classification") for base in kind.__mro__):
             given = given.softmax(1) if given.ndim > true.ndim and given.shape[1] > 1 else given.sigmoid()
             true = true.long()
@@ -98,7 +100,7 @@ def _value_of(kind: Any, outputs: int, given: "Tensor", true: "Tensor") -> Any:
     metric = _make(kind, outputs)
     if getattr(metric, "average", None) != "macro":
         value, warned = _call(metric, given, true)
-        return nan if warned else value
+        return nan if warned or _divides_zero_by_zero(kind, outputs, given, true) else value
     held = torch.stack([(true == label).any() for label in range(outputs)]) if true.ndim == 1 else true.bool().any(0)
     if "average" not in inspect.signature(kind).parameters:
         value, warned = _call(metric, given, true)
@@ -115,11 +117,22 @@ def _call(metric: Any, given: "Tensor", true: "Tensor") -> tuple[Any, set[str]]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         value = metric(given, true)
-    undefined = {text for text in (NEGATIVES, POSITIVES) for warning in caught if str(warning.message).startswith(text)}
+    undefined = {text for text in UNDEFINED for warning in caught if str(warning.message).startswith(text)}
     for warning in caught:
-        if not str(warning.message).startswith((NEGATIVES, POSITIVES)):
+        if not str(warning.message).startswith(UNDEFINED):
             warnings.warn_explicit(warning.message, warning.category, warning.filename, warning.lineno)
     return value, undefined
+
+
+def _divides_zero_by_zero(kind: Any, outputs: int, given: "Tensor", true: "Tensor") -> bool:
+    """Whether a metric of positive samples has no value because there are none; recall, F1 and others then give 0."""
+    if true.any() or not any(base.__name__.startswith("Binary") for base in kind.__mro__):
+        return False
+    try:
+        none, all_right = (_make(kind, outputs, zero_division=instead) for instead in (0, 1))
+    except (TypeError, ValueError):  # it has no such fraction
+        return False
+    return bool(_call(none, given, true)[0] != _call(all_right, given, true)[0])
 
 
 def _make(kind: Any, outputs: int, **more: Any) -> Any:

@@ -36,6 +36,7 @@ class NextToken(Task):
         Metric("token_accuracy", "token accuracy", share=True),
         Metric("loss", "cross-entropy per token", higher=False, least=0.0),
     )
+    by_position = True
     meaning = "a token at each position"
     outputs_are = "logits"
 

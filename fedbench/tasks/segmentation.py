@@ -35,7 +35,7 @@ class Segmentation(Task):
     )
     meaning = "a class at each pixel"
     outputs_are = "logits"
-    by_label = True
+    by_label = by_position = True
 
     def read_targets(self, values: "Array", names: Sequence[str] = (), classes: int | None = None) -> Targets:
         """classes: their number; by default as many as there are class numbers below 255."""

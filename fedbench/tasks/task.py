@@ -28,8 +28,9 @@ class Task(ABC):
     name: as it is asked for. metrics: of a score, the primary one first, which tables, reports and choices use.
     loss_metric: the mean loss. meaning, outputs_are: what targets and outputs are, in errors. classes: whether targets
     are class numbers, int64 `[b]`, and outputs class scores `[b, C]`. bit_logits: whether outputs are logits of bits,
-    which are 1 above 0. by_label: whether a score also has single labels,
-    as `PRIMARY/label=3`. optional_metrics: optional metrics by name; further: those that are recorded.
+    which are 1 above 0. by_label: whether a score also has single labels, as `PRIMARY/label=3`. by_position: whether
+    samples have a target at each position, some of which may not count. optional_metrics: optional metrics by name;
+    further: those that are recorded.
     """
 
     name: str = ""
@@ -40,6 +41,7 @@ class Task(ABC):
     classes: bool = False
     bit_logits: bool = False
     by_label: bool = False
+    by_position: bool = False
     optional_metrics: dict[str, FurtherMetric] = {}  # noqa: RUF012
     further: tuple[FurtherMetric, ...] = ()
 
@@ -52,7 +54,8 @@ class Task(ABC):
         names_before = [metric.name for metric in self.metrics]
         all_names = [*names, *([primary] if primary and primary not in (*names_before, *names) else [])]
         task = copy(self)
-        new = tuple(further_metric(name, self.optional_metrics) for name in all_names if name not in names_before)
+        unknown = [name for name in all_names if name not in names_before]
+        new = tuple(further_metric(name, self.optional_metrics, not self.by_position) for name in unknown)
         task.further = (*self.further, *new)
         for more in new:
             if more.metric.name == primary:

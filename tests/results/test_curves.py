@@ -46,3 +46,12 @@ def test_the_steps_of_the_pooled_model_are_its_own(tmp_path: Path) -> None:
     assert list(pooled["steps"]) == list(made)
     assert list(pooled["steps"] / single["steps"]) == [pooled["steps"][0] / single["steps"][0]] * len(made)
     assert single["steps"][0] < pooled["steps"][0]
+
+
+def test_costs_are_those_of_a_client_that_takes_part_in_some_rounds(tmp_path: Path) -> None:
+    whole = spent(write_run(tmp_path / "whole"))
+    folder = write_run(tmp_path / "part")
+    rows = pd.read_parquet(folder / "clients.parquet")
+    rows.assign(participated=rows["client"] % 2 == 0).to_parquet(folder / "clients.parquet")
+    part = spent(folder)
+    assert part["sent"].iloc[-1] == pytest.approx(whole["sent"].iloc[-1])  # of all clients, the same bytes

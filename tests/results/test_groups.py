@@ -39,3 +39,12 @@ def test_classes_come_in_the_order_of_their_numbers_and_one_seed_has_no_interval
 
 def test_nothing_recorded_is_an_empty_table():
     assert table([]).empty
+
+
+def test_perplexities_are_pooled_by_their_logarithms():
+    perplexity = load("next-token").primary
+    at = ("after_agg", "domain", "letters")
+    frame = rows([(0, 2, 0, *at, 2.0, 50), (0, 2, 1, *at, 8.0, 50)])
+    lines = metrics({0: [0.5, 0.6]}).rename(columns=lambda name: name.replace("accuracy", "perplexity"))
+    (mean,) = group_table(perplexity, {"fedper": lines}, {"fedper": frame})["mean"]
+    assert mean == pytest.approx(4.0)

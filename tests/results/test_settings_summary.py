@@ -164,3 +164,15 @@ def test_scores_that_differ_by_rounding_errors_only_are_equal():
     scores = pd.DataFrame({"a": [0.1 + 0.2, 0.4], "b": [0.3, 0.4]})
     assert ranking(scores, higher=True).ranks == {"a": 1.5, "b": 1.5}
     assert signed_rank(scores["a"], scores["b"]) == 1.0
+
+
+def test_a_method_may_be_told_from_the_next_one_but_not_from_a_later_one():
+    """b is always just below a; c is last in most blocks, and far ahead in some."""
+    a = np.linspace(0.5, 0.6, 20)
+    c = np.where(np.arange(20) < 14, a - 0.02, a + 0.05)
+    found = ranking(pd.DataFrame({"a": a, "b": a - np.linspace(0.001, 0.002, 20), "c": c}), higher=True)
+    assert list(found.ranks) == ["a", "b", "c"]
+    assert found.groups == [["b", "c"]]
+    assert found.not_told_from("a") == ["c"]
+    assert found.not_told_from("c") == ["a", "b"]
+    assert ranking(SCORES.iloc[:3], higher=True).not_told_from("a") == ["b", "c"]

@@ -45,6 +45,9 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
     found = summarise(Records(folder))
     assert [found[k] for k in ("bytes_up", "bytes_down", "steps", "seconds_per_round")] == [50, 30, 10, 1.2]
     assert found["cpu_seconds_per_round"] == 2.4
+    assert found["participation"] == 2 / Config().partition.clients
+    (folder / "config.yaml").write_text(Config(rounds=3, partition={"clients": 4}).to_yaml())
+    assert summarise(Records(folder))["participation"] == 0.5
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from fedbench.results.contrasts import Contrast, p_of
+from fedbench.results.sample_error import SampleError
 from fedbench.results.statistics import interval
 from fedbench.results.verdict import Bound, Verdict, is_clear, relation_of_interval, relation_of_p
 
@@ -74,3 +75,13 @@ def test_a_contrast_may_be_clear_by_itself_only():
 def test_equal_differences_decide_once_their_signs_do(seeds, relation):
     assert relation_of_interval(interval([0.01] * seeds)) == relation
     assert relation_of_interval(interval([0.0] * seeds), margin=0.1) == "equal"
+
+
+def test_equal_differences_over_few_seeds_are_chance_whatever_test_samples_add():
+    """Rounding gives them no spread, and the interval of test samples alone decides nothing."""
+    assert interval([0.1] * 3).low == interval([0.1] * 3).high  # their computed deviation is 1.4e-17
+    over_samples = interval([0.03] * 3, samples=SampleError(1e-4, 50.0))
+    assert over_samples.low > 0
+    assert relation_of_interval(over_samples) == "open"
+    assert relation_of_interval(Bound(0.03, 0.01, 0.05, 0.01, 5, 0.01)) == "open"
+    assert relation_of_interval(Bound(0.03, 0.01, 0.05, 0.01, 5, 0.009)) == "better"

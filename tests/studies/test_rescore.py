@@ -97,3 +97,11 @@ def test_what_cannot_be_scored_is_one_line(kept, tmp_path):
         rescore(kept, ["auroq"])
     with pytest.raises(ConfigError, match="no such folder"):
         rescore(tmp_path / "b", ["auroc"])
+
+
+def test_a_seed_in_which_a_model_diverged_has_no_mean_of_losses(kept):
+    table = rescore(kept, ["loss"])
+    table.loc[(table["seed"] == 0) & (table["client"] == 3), "value"] = np.nan
+    rows = summary(kept, table).set_index("point").loc["after_fit"]
+    own = table.query("point == 'after_fit' and client != -1 and seed == 1")["value"]
+    assert (rows["seeds"], rows["mean"]) == (1, pytest.approx(own.mean()))

@@ -177,3 +177,26 @@ def test_values_lie_between_the_bounds_of_their_class(module):
             assert isnan(found) or (least is None or found >= least - 1e-6), kind
             assert isnan(found) or (most is None or found <= most + 1e-6), kind
     assert known > 40
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["F1Score", "Recall", "Precision", "JaccardIndex", "AveragePrecision"])
+def test_a_client_without_positives_has_no_value(name):
+    metric = f"torchmetrics.classification:Binary{name}"
+    outputs = np.array([[-2.0], [-1.0], [-3.0]], np.float32)
+    assert isnan(value("binary", metric, outputs, np.zeros(3)))
+    assert value("binary", metric, -outputs, np.ones(3)) == 1
+    assert value("binary", metric, outputs, np.array([0.0, 0.0, 1.0])) < 0.5
+
+
+def test_large_scores_that_differ_are_no_ties():
+    outputs = np.array([[20.0], [25.0], [30.0], [35.0]], np.float32)
+    labels = np.array([0.0, 0.0, 1.0, 1.0])
+    for name in ("BinaryAUROC", "BinaryAveragePrecision"):
+        assert value("binary", f"torchmetrics.classification:{name}", outputs, labels) == 1
+
+
+@pytest.mark.parametrize("task", ["next-token", "segmentation"])
+def test_classes_do_not_know_which_positions_count(task):
+    with pytest.raises(ConfigError, match="does not know which positions of a target count"):
+        load(task, {"metrics": ["torchmetrics.classification:MulticlassJaccardIndex"]})

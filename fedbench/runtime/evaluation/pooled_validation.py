@@ -20,7 +20,8 @@ Outputs = dict[str, Tensor]
 
 def needs_pooling(task: Task) -> bool:
     """Whether the primary metric is computed over all samples at once and is no mean over them."""
-    return not task.primary.over_samples and any(more.metric == task.primary for more in task.further)
+    is_of_all = task.primary.pooled or any(more.metric == task.primary for more in task.further)
+    return is_of_all and not task.primary.over_samples
 
 
 def pooled_score(task: Task, parts: Sequence[Outputs]) -> float | None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor
@@ -60,14 +61,15 @@ class Scorer:
         for part, split in evaluated.held.items():
             outputs: Outputs | None = [] if self._needs_outputs(task, evaluated, part) else None
             groups = self.data.groups(split) if options.by and part == "test" else {}
-            scores[part] = evaluated.learner.evaluate(evaluated.predictor, split, groups, outputs)
+            scores[part] = self._score(evaluated, split, groups, outputs)
             if outputs is not None:
                 self._keep_outputs(task, evaluated, part, outputs, report)
-        for part, score in scores.items():
-            self._complete(score, evaluated, evaluated.held[part])
+        if options.module_metrics and isinstance(evaluated.model, Weights):
+            for part, score in scores.items():
+                score |= evaluated.learner.module_metrics(evaluated.model, evaluated.held[part])
         if options.common_test and evaluated.point != "new_clients" and "test" in evaluated.held:
             pooled = self.data.split(range(self.clients), "test", evaluated.held["test"].key)
-            scores[COMMON] = evaluated.learner.evaluate(evaluated.predictor, pooled)
+            scores[COMMON] = self._score(evaluated, pooled)
         report.scores[evaluated.point] = scores
 
     def reuse(self, known: str, point: str, task: ClientTask, report: Report) -> None:
@@ -76,14 +78,20 @@ class Scorer:
         if point in task.outcomes and known in report.outcomes:
             report.outcomes[point] = report.outcomes[known]
 
-    def _complete(self, score: Score, evaluated: Evaluated, split: Any) -> None:
-        """Add the loss of another model, and the metrics that the module logs itself."""
+    @staticmethod
+    def _score(
+        evaluated: Evaluated,
+        split: Any,
+        groups: Mapping[str, Tensor] = MappingProxyType({}),
+        outputs: Outputs | None = None,
+    ) -> Score:
+        """The score on a split and its groups, in which the loss may be that of another model."""
         model, learner = evaluated.model, evaluated.learner
+        score = learner.evaluate(evaluated.predictor, split, groups, outputs)
         if isinstance(model, Predictor) and model.loss_of is not None:
-            name = learner.task.loss_metric
-            score[name] = learner.evaluate(model.loss_of, split)[name]
-        if self.config.evaluate.module_metrics and isinstance(model, Weights):
-            score |= learner.module_metrics(model, split)
+            own = learner.evaluate(model.loss_of, split, groups)
+            score |= {name: pair for name, pair in own.items() if name.partition("/")[0] == learner.task.loss_metric}
+        return score
 
     def _keep_model(self, task: ClientTask, evaluated: Evaluated, report: Report) -> None:
         model, flat = evaluated.model, evaluated.learner.flat

@@ -26,10 +26,14 @@ def test_the_value_is_that_of_all_samples_also_where_clients_have_one_class():
     assert pooled_score(AUROC, parts[:1]) is None
 
 
-@pytest.mark.parametrize(("task", "expected"), [("classification", False), ("regression", False)])
+@pytest.mark.parametrize(
+    ("task", "expected"),
+    [("classification", False), ("regression", False), ("segmentation", False), ("multilabel", True)],
+)
 def test_means_over_samples_need_no_pooling(task, expected):
     assert needs_pooling(load(task)) == expected
     assert needs_pooling(AUROC)
+    assert needs_pooling(load("regression").with_metrics([], "r2"))
     assert not needs_pooling(load("classification").with_metrics(["auroc"]))  # it does not choose
 
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from fedbench.jobs.resolve import resolve
+from fedbench.results.schema import COMMON
 from fedbench.runtime.exchange import ClientTask, Order, Report
 from fedbench.runtime.host import Host
 from tests.runtime.rounds import driver, small
@@ -40,3 +41,14 @@ def test_validation_outputs_are_sent_where_the_metric_is_no_mean_over_samples():
     report = report_of(small(evaluate={"metric": "auroc"}))
     assert len(report.validation["after_agg"].targets) > 0
     assert "auroc" in report.scores["after_agg"]["test"]
+
+
+def test_a_loss_of_another_model_is_that_of_groups_and_the_common_test_too():
+    """FedProto predicts by prototypes; its loss is the model's."""
+    evaluate = {"common_test": True, "metric": "loss", "by": ["class"]}
+    scores = report_of(small("fedproto", evaluate=evaluate)).scores["after_agg"]
+    test = scores["test"]
+    by_class = [pair for name, pair in test.items() if name.startswith("loss/")]
+    assert sum(total for total, _ in by_class) == pytest.approx(test["loss"][0], rel=1e-5)
+    total, count = scores[COMMON]["loss"]
+    assert abs(total / count - test["loss"][0] / test["loss"][1]) < 1
