@@ -163,6 +163,11 @@ class Ranking:
         p_of = lambda other: self.pairs.get((method, other), self.pairs.get((other, method)))  # noqa: E731
         return [other for other in others if nothing_shown or not is_clear(p_of(other))]
 
+    def not_joined(self) -> list[tuple[str, str]]:
+        """The pairs that cannot be told apart, but of which no group has both, since another one is between them."""
+        joined = {pair for group in self.groups for pair in combinations(group, 2)}
+        return [pair for pair, p in self.pairs.items() if pair not in joined and not is_clear(p)]
+
 
 def ranking(scores: pd.DataFrame, higher: bool) -> Ranking:
     """scores: a row per block, a column per method. Blocks that a method lacks are left out."""

@@ -139,6 +139,7 @@ def test_a_lower_error_ranks_first():
 def test_too_few_blocks_tell_nobody_apart_and_that_is_known():
     found = ranking(SCORES.iloc[:3], higher=True)
     assert found.groups == [["a", "b", "c"]]
+    assert not found.not_joined()
     assert found.finest == 0.75  # three pairs, each at least 2 / 2^3
     assert ranking(SCORES, higher=True).finest == pytest.approx(3 * 2 / 2**8)
 
@@ -175,4 +176,5 @@ def test_a_method_may_be_told_from_the_next_one_but_not_from_a_later_one():
     assert found.groups == [["b", "c"]]
     assert found.not_told_from("a") == ["c"]
     assert found.not_told_from("c") == ["a", "b"]
+    assert found.not_joined() == [("a", "c")]
     assert ranking(SCORES.iloc[:3], higher=True).not_told_from("a") == ["b", "c"]
