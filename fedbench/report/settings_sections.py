@@ -41,7 +41,7 @@ def settings_sections(survey: SettingsStudy) -> list[ChartSection]:
 def rank_part(survey: SettingsStudy) -> ChartSection:
     if survey.is_sequential:
         return ChartSection("ranks", "Ranks")
-    apart = [join_words(pair) for pair in survey.ranking.not_joined()]
+    apart = [join_words([*pair]) for pair in survey.ranking.not_joined()]
     either = f" No bar can join {'; '.join(apart)}, which cannot be told apart either." if apart else ""
     intro = (
         f"Mean rank over settings and seeds, best to the left. A bar joins methods that cannot be told apart.{either}"

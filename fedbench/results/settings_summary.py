@@ -158,10 +158,9 @@ class Ranking:
 
     def not_told_from(self, method: str) -> list[str]:
         """The methods that cannot be told from this one, by rank."""
-        nothing_shown = self.friedman is not None and not is_clear(self.friedman)
-        others = [other for other in self.ranks if other != method]
-        p_of = lambda other: self.pairs.get((method, other), self.pairs.get((other, method)))  # noqa: E731
-        return [other for other in others if nothing_shown or not is_clear(p_of(other))]
+        shows_any = self.friedman is None or is_clear(self.friedman)
+        apart = {frozenset(pair) for pair, p in self.pairs.items() if shows_any and is_clear(p)}
+        return [other for other in self.ranks if other != method and {method, other} not in apart]
 
     def not_joined(self) -> list[tuple[str, str]]:
         """The pairs that cannot be told apart, but of which no group has both, since another one is between them."""

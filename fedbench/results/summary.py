@@ -146,7 +146,7 @@ def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.Da
 
 
 def participation(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> float:
-    """The share of clients that take part in a round, mean over these rounds (rows of metrics); NaN if unknown.
+    """The share of clients that take part in a round, mean over these rounds (rows of metrics); 1 if unknown.
 
     pooled: whether a single model was trained on the data of all clients, which counts as one that always does.
     """

@@ -57,7 +57,7 @@ def is_by_chance(difference: Interval | Bound) -> bool:
     The choice of test samples may give such a difference an interval all the same.
     """
     if isinstance(difference, Interval):
-        is_same = min(difference.values) == max(difference.values)
+        is_same = len({*difference.values}) == 1
     else:
         is_same = difference.low == difference.high or isclose(difference.error, difference.samples, abs_tol=1e-12)
     return is_same and difference.mean != 0 and 2.0 ** (1 - difference.seeds) >= ALPHA
