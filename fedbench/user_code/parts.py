@@ -4,6 +4,7 @@ A part is a table, columns, or items by number (`form_of`). A list or dict of pa
 client.
 """
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -39,6 +40,7 @@ NAMES = {
 }
 """What keys, folders and splits of a part are called; the first of several counts."""
 PARTS = {name: part for part, names in NAMES.items() for name in names}
+PART_IN_NAME = re.compile(rf"(?:^|[-_.= ])({'|'.join(PARTS)})(?:[-_. ]|$)", re.IGNORECASE)
 IN_ORDER = {2: ("train", "test"), 3: ("train", "val", "test")}
 """Parts of a tuple or list by its length."""
 LEGAL = (
@@ -115,6 +117,23 @@ def entries_by_client(value: Any, keys: SectionKeys = NO_KEYS) -> dict[str, Any]
     return _pieces_of(value, _entries_of(value), keys)
 
 
+def part_in_name(name: str) -> str:
+    """The part that a name has as a word, such as test in `UNSW_NB15_testing-set`; or nothing."""
+    match = PART_IN_NAME.search(name)
+    return PARTS[match[1].lower()] if match else ""
+
+
+def _refuse_arrays_by_part(value: Mapping[Any, Any]) -> None:
+    """Raises ConfigError for arrays whose names have parts as words, such as x_train and y_train."""
+    by_part: dict[str, list[str]] = {}
+    for key in value:
+        by_part.setdefault(part_in_name(str(key)), []).append(str(key))
+    are_arrays = all(is_column(item) and not is_table(item) for item in value.values())
+    if len(value) > 1 and are_arrays and "" not in by_part:
+        pairs = ", ".join(f"'{part}': ({', '.join(names)})" for part, names in by_part.items())
+        raise ConfigError(f"data is a dict of {', '.join(map(str, value))}; pass {{{pairs}}}")
+
+
 def _is_part_name(key: Any) -> bool:
     return str(key).lower() in PARTS
 
@@ -136,6 +155,8 @@ def _find_parts(value: Any, keys: SectionKeys) -> dict[str, Any]:
     """The parts by name, `train` and perhaps `val` and `test`, in this order. Raises ConfigError."""
     if isinstance(value, Mapping) and any(map(_is_part_name, value)):
         return _parts_by_name(value, keys)
+    if isinstance(value, Mapping):
+        _refuse_arrays_by_part(value)
     entries = _entries_of(value)
     if parts := _parts_of_each(entries, keys):
         return parts
@@ -321,6 +342,8 @@ def _not_understood(value: Any) -> ConfigError:
         return ConfigError(f"data is {what} without a length (list(...) reads all of its items); {LEGAL}")
     if remedy := next(filter(None, map(remedy_for, entries if len(entries) else [value])), ""):
         return ConfigError(f"data is {what}; {remedy}")
+    if isinstance(value, Mapping) and {"data", "target"} <= value.keys():
+        return ConfigError(f"data is {what}; pass (its.data, its.target)")
     if isinstance(value, Mapping) and entries and all(isinstance(item, tuple) for item in entries):
         return ConfigError(f"data is {what}; pass a list of items, [*data.values()]")
     return ConfigError(f"data is {what}; {LEGAL}")

@@ -143,6 +143,11 @@ def test_what_is_understood(value, kind, parts):
     [
         (X, "data is an ndarray without targets; pass (X, y)"),
         (["mnist"], "data is a list of str without targets; pass (X, y)"),
+        (
+            {"x_train": X[:15], "y_train": Y[:15], "x_test": X[15:], "y_test": Y[15:]},
+            "pass {'train': (x_train, y_train), 'test': (x_test, y_test)}",
+        ),
+        ({"data": X, "target": Y, "frame": None}, "pass (its.data, its.target)"),
         ((X[:15], X[15:], Y[:15], Y[15:]), "in the order of train_test_split; pass (X_train, y_train, X_test, y_test)"),
         ({"train": ITEMS, "unsupervised": ITEMS}, "part 'unsupervised' is unknown; pass a dict of the parts train, "),
         ({"val": ITEMS, "validation": ITEMS}, "part 'validation' is the val part too; pass a dict of the parts train"),

@@ -2,9 +2,10 @@
 
 import numpy as np
 import pandas as pd
+import pytest
 import torch
 
-from fedbench.user_code.parts import ByClient, SectionKeys, parts_of
+from fedbench.user_code.parts import ByClient, SectionKeys, part_in_name, parts_of
 
 X, Y = np.ones((5, 3)), np.arange(5) % 2
 FRAME = pd.DataFrame({"a": Y, "y": Y})
@@ -24,3 +25,20 @@ def test_arrays_of_an_open_archive_are_columns(tmp_path):
     with np.load(tmp_path / "x.npz") as archive:
         (part,) = parts_of(archive).parts.values()
     assert {name: column.shape for name, column in part.items()} == {"x": (3, 2), "y": (3,)}
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("UNSW_NB15_training-set", "train"),
+        ("images.Testing 2", "test"),
+        ("split=dev", "val"),
+        ("my valid", "val"),
+        ("validation-00000-of-00001", "val"),
+        ("latest", ""),
+        ("trains", ""),
+        ("devices", ""),
+    ],
+)
+def test_a_part_is_a_word_of_a_name(name, part):
+    assert part_in_name(name) == part

@@ -1,14 +1,12 @@
 """The parts train, val and test of a set: by the names of folders or splits, and where one is missing."""
 
-import re
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
 from fedbench.errors import ConfigError
-from fedbench.user_code.parts import NAMES, PARTS
+from fedbench.user_code.parts import NAMES
 
 T = TypeVar("T")
-PART_IN_NAME = re.compile(rf"(?:^|[-_.= ])({'|'.join(PARTS)})(?:[-_. ]|$)", re.IGNORECASE)
 VAL_IS_TEST = "the validation part holds the test samples"
 
 
@@ -17,12 +15,6 @@ def part_names(names: Iterable[str]) -> dict[str, str]:
     lower = {name.lower(): name for name in names}
     parts = {part: [lower[name] for name in known if name in lower] for part, known in NAMES.items()}
     return {part: known[0] for part, known in parts.items() if known}
-
-
-def part_in_name(name: str) -> str:
-    """The part that a file or folder has as a word of its name, such as test in `UNSW_NB15_testing-set`; or nothing."""
-    match = PART_IN_NAME.search(name)
-    return PARTS[match[1].lower()] if match else ""
 
 
 def with_test_part(parts: dict[str, T], test_part: str | None, absent: str) -> tuple[dict[str, T], list[str]]:

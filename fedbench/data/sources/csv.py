@@ -52,7 +52,10 @@ def find_part_files(path: Path) -> dict[str, Path]:
         return {"train": path}
     files = {part: path / f"{part}.csv" for part in ("train", "val", "test")}
     if not all(files[part].is_file() for part in ("train", "test")):
-        raise ConfigError(f"data csv:{path}: neither a file nor a folder with train.csv and test.csv")
+        raise ConfigError(
+            f"data csv:{path}: neither a file nor a folder with train.csv and test.csv; files of clients belong into "
+            "one, with a column that says whose a row is (--data.user), or in Python into a dict of frames by client"
+        )
     return {part: file for part, file in files.items() if part != "val" or file.is_file()}
 
 

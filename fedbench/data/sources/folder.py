@@ -25,9 +25,9 @@ from fedbench.data.reading.listing import (
     refuse_empty,
     subfolders,
 )
-from fedbench.data.reading.parts import part_in_name, part_names, with_test_part
+from fedbench.data.reading.parts import part_names, with_test_part
 from fedbench.errors import ConfigError, open_decision
-from fedbench.user_code.parts import NAMES
+from fedbench.user_code.parts import NAMES, part_in_name
 
 BESIDE_IMAGES = ("Thumbs.db", "desktop.ini")
 """Files created by file managers."""

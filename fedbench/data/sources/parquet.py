@@ -39,13 +39,13 @@ from fedbench.data.reading.parquet_images import (
     open_parquet,
     row_count,
 )
-from fedbench.data.reading.parts import part_in_name, with_test_part
+from fedbench.data.reading.parts import with_test_part
 from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.tables import INDEX, TableReader, join_parts, with_plain_names
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
-from fedbench.user_code.parts import NAMES
+from fedbench.user_code.parts import NAMES, part_in_name
 
 COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
 """Folders `name=value`, which hold a column in their names."""

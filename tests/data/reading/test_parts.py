@@ -3,30 +3,13 @@
 import numpy as np
 import pytest
 
-from fedbench.data.reading.parts import VAL_IS_TEST, is_test_row, part_in_name, part_names, with_test_part
+from fedbench.data.reading.parts import VAL_IS_TEST, is_test_row, part_names, with_test_part
 from fedbench.errors import ConfigError
 
 
 def test_parts_have_several_names_in_any_case_of_which_the_first_counts():
     assert part_names(["Dev", "TRAINING", "other", "validation"]) == {"train": "TRAINING", "val": "validation"}
     assert part_names(["cat", "dog"]) == {}
-
-
-@pytest.mark.parametrize(
-    ("name", "part"),
-    [
-        ("UNSW_NB15_training-set", "train"),
-        ("images.Testing 2", "test"),
-        ("split=dev", "val"),
-        ("my valid", "val"),
-        ("validation-00000-of-00001", "val"),
-        ("latest", ""),
-        ("trains", ""),
-        ("devices", ""),
-    ],
-)
-def test_a_part_is_a_word_of_a_name(name, part):
-    assert part_in_name(name) == part
 
 
 def test_a_validation_part_tests_where_that_is_wanted_or_nothing_else_does():
