@@ -108,7 +108,6 @@ def interval(
         whole, dof = combined_error(error, len(known), samples)
         half = max(half, float(special.stdtrit(dof, level)) * whole)
     low, high = mean - half, mean + half
-    low, high = mean - half, mean + half
     least, most = bounds
     if (least is not None and low < least) or (most is not None and high > most):
         low, high = _ends_within(bounds, known, mean, half)

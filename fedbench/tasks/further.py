@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 from fedbench.errors import ConfigError, RunError, nearest, place_of_code
 from fedbench.import_string import AT, import_string
 from fedbench.tasks.metric import Metric
-from fedbench.tasks.metric_classes import bounds_of, function_of, higher_is_better, is_metric_class
+from fedbench.tasks.metric_classes import (
+    bounds_of,
+    function_of,
+    higher_is_better,
+    is_metric_class,
+    leaves_positions_out,
+)
 from fedbench.tasks.outcomes import auroc_without, mean_f1, mean_recall, of_counts, pseudo_values
 
 if TYPE_CHECKING:
@@ -214,10 +220,10 @@ def further_metric(name: str, known: dict[str, FurtherMetric], takes_classes: bo
     pooled = getattr(function, "pooled", False)
     if pooled not in (True, False):
         raise ConfigError(f"evaluate.metrics: {name}: pooled = {pooled!r}: must be True or False")
-    if is_metric_class(function) and not takes_classes:
+    if is_metric_class(function) and not (takes_classes or leaves_positions_out(function)):
         raise ConfigError(
             f"evaluate.metrics: {name} does not know which positions of a target count; name a function of outputs and "
-            "targets that leaves the others out"
+            "targets that leaves the others out, or a subclass with average micro that sets ignore_index"
         )
     if is_metric_class(function):
         better, (least, most) = higher_is_better(name, function), bounds_of(function)

@@ -43,6 +43,15 @@ def higher_is_better(name: str, kind: Any) -> bool:
     return bool(made.higher_is_better)
 
 
+def leaves_positions_out(kind: Any) -> bool:
+    """Whether a class ignores the targets of positions that do not count, and needs no values of single classes."""
+    try:
+        made = _make(kind, 2)
+    except Exception:
+        return False
+    return getattr(made, "ignore_index", None) is not None and getattr(made, "average", None) != "macro"
+
+
 BOUNDS: dict[str, tuple[float | None, float | None]] = {
     "CohenKappa": (-1.0, 1.0),
     "MatthewsCorrCoef": (-1.0, 1.0),

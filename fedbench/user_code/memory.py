@@ -82,9 +82,9 @@ def columns_held(table: Any) -> Iterator[tuple[str, Any]]:
         yield "", table
         return
     index: Any = getattr(table, "index", None)
-    for name in getattr(index, "names", ()):
+    for level, name in enumerate(getattr(index, "names", ())):
         if name is not None:
-            yield f"index {name}", index.get_level_values(name)
+            yield f"index {name}", index.get_level_values(level)
     for name in table.columns:
         yield str(name), table[name]
 

@@ -5,7 +5,7 @@ client.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from numpy.lib.npyio import NpzFile
@@ -40,7 +40,6 @@ NAMES = {
 }
 """What keys, folders and splits of a part are called; the first of several counts."""
 PARTS = {name: part for part, names in NAMES.items() for name in names}
-PART_IN_NAME = re.compile(rf"(?:^|[-_.= ])({'|'.join(PARTS)})(?:[-_. ]|$)", re.IGNORECASE)
 IN_ORDER = {2: ("train", "test"), 3: ("train", "val", "test")}
 """Parts of a tuple or list by its length."""
 LEGAL = (
@@ -117,10 +116,9 @@ def entries_by_client(value: Any, keys: SectionKeys = NO_KEYS) -> dict[str, Any]
     return _pieces_of(value, _entries_of(value), keys)
 
 
-def part_in_name(name: str) -> str:
-    """The part that a name has as a word, such as test in `UNSW_NB15_testing-set`; or nothing."""
-    match = PART_IN_NAME.search(name)
-    return PARTS[match[1].lower()] if match else ""
+def part_in_name(name: str, words: Collection[str] = PARTS) -> str:
+    """The part that a name has as one of these words, such as test in `UNSW_NB15_testing-set`; or nothing."""
+    return next((PARTS[word] for word in re.split("[-_.= ]", name.lower()) if word in words), "")
 
 
 def _refuse_arrays_by_part(value: Mapping[Any, Any]) -> None:

@@ -181,7 +181,7 @@ def test_values_lie_between_the_bounds_of_their_class(module):
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", ["F1Score", "Recall", "Precision", "JaccardIndex", "AveragePrecision"])
-def test_a_client_without_positives_has_no_value(name):
+def test_a_client_without_positives_in_targets_and_outputs_has_no_value(name):
     metric = f"torchmetrics.classification:Binary{name}"
     outputs = np.array([[-2.0], [-1.0], [-3.0]], np.float32)
     assert isnan(value("binary", metric, outputs, np.zeros(3)))

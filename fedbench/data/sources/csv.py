@@ -5,7 +5,7 @@ One file, which is one part, or a folder with train.csv and test.csv, and perhap
 
 import csv
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
 from itertools import islice, pairwise
 from pathlib import Path
@@ -61,6 +61,8 @@ def find_part_files(path: Path) -> dict[str, Path]:
 
 def read(path: Path, files: dict[str, Path], reader: TableReader) -> Content:
     tables = {file.name: load_table(file) for file in files.values()}
+    for file, table in zip(files.values(), tables.values(), strict=True):
+        refuse_quotes(file, table, [*reader.options.drop, *reader.options.categories])
     remedy = "; csv:PATH/train.csv alone is data of one part"
     rows, whole = join_parts(f"data csv:{path}", [*tables.items()], remedy)
     return reader.content(rows, whole, dict(zip(files, map(len, tables.values()), strict=True)))
@@ -85,19 +87,21 @@ def load_table(file: Path) -> pd.DataFrame:
             raise
     if len(names) > len(header):
         check_row_names(file, table, len(header))
-    table = with_plain_names(str(file), table.set_axis(names, axis=1))
-    refuse_quotes(file, table)
-    return table
+    return with_plain_names(str(file), table.set_axis(names, axis=1))
 
 
-def refuse_quotes(file: Path, table: pd.DataFrame) -> None:
-    """Raises ConfigError if all filled cells of a column keep their quotes, as categories and classes would."""
-    for name in table.columns:
+def refuse_quotes(file: Path, table: pd.DataFrame, known: Collection[str]) -> None:
+    """Raises ConfigError if all filled cells of a column keep their quotes, as categories and classes would.
+
+    known: columns whose cells may.
+    """
+    for name in table.columns.difference([*known], sort=False):
         cells = table[name].dropna()
         if all_match(cells, QUOTED):
+            remedy = "the blanks before quotes" if cells.iloc[0][0].isspace() else "the quotes"
             raise ConfigError(
-                f"{file}: column {name} holds texts in quotes, such as {cells.iloc[0]!r}; leave out the quotes, or the "
-                "blank before them"
+                f"{file}: column {name} holds texts in quotes, such as {cells.iloc[0]!r}; leave out {remedy}, or set "
+                f"--data.categories {name} if they belong to them, or --data.drop {name}"
             )
 
 

@@ -88,7 +88,8 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
     named = {part: below[name] for part, name in part_names(below).items()}
     if "train" not in named or 1 == len(named) < len(below):  # a class may be called train
         in_names = {part_in_name(name) for name in below}
-        if options.domains is None and len(in_names) > 1 and "" not in in_names:
+        may_be_parts = len(in_names) > 1 and "train" in in_names and "" not in in_names
+        if options.domains is None and may_be_parts and all(map(subfolders, below.values())):
             classes = " and ".join(f"{part}/CLASS" for part in NAMES if part in in_names)
             raise open_decision(
                 f"data folder:{path}",
@@ -140,8 +141,8 @@ def lower_folders(path: Path, train: Listing) -> list[str]:
     both = next((sorted(same.values()) for same in by_name.values() if len(same) > 1), None)
     if both and len(by_name) > 1:
         raise ConfigError(
-            f"{path}: pictures lie in {both[0]} and {both[1]}, deeper than DOMAIN/CLASS: move such folders up, or set "
-            "data.domains false (CLASS with folders in it)"
+            f"{path}: pictures lie in {both[0]} and {both[1]}, deeper than DOMAIN/CLASS: set data.domains false if the "
+            f"upper folders are the classes, or move {both[0].name} up if that is one"
         )
     return [f"pictures lie in folders of the classes ({len(lower)}), for example {lower[0]}"] if lower else []
 
@@ -161,7 +162,8 @@ def are_clients(below: dict[str, Path]) -> bool:
             "(CLIENT/train/CLASS and CLIENT/test/CLASS)"
         )
     train = [own[parts[name]["train"]] for name, own in inside.items() if "train" in parts[name] and len(own) == 1]
-    return bool(whole) or (0 < len(train) == len(below) and all(map(subfolders, train)))
+    classes = Counter(chain.from_iterable(map(folders_by_name, train)))
+    return bool(whole) or (1 < len(train) == len(below) and max(classes.values(), default=0) > 1)
 
 
 def of_clients(below: dict[str, Path], options: Options) -> tuple[Parts, list[str]]:

@@ -6,6 +6,7 @@ Files without images are tables, read as CSV tables are.
 import json
 import re
 from base64 import b64decode
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -45,10 +46,12 @@ from fedbench.data.reading.tables import INDEX, TableReader, join_parts, with_pl
 from fedbench.data.reading.targets import read_targets
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import plain_numbers
-from fedbench.user_code.parts import NAMES, part_in_name
+from fedbench.user_code.parts import NAMES, PARTS, part_in_name
 
 COLUMN_FOLDER = re.compile(r"([^=]+)=(.*)")
 """Folders `name=value`, which hold a column in their names."""
+SPLITS = ("train", "test", "validation", "valid", "val")
+"""Words that are parts wherever they stand."""
 TABLE_KEYS = ("drop", "numbers", "categories", "spelling", "impute")
 SHARD = re.compile(r"-(\d{5})-of-(\d{5})")
 
@@ -181,7 +184,7 @@ def with_one_dictionary(tables: dict[Path, pd.DataFrame]) -> dict[Path, pd.DataF
 
 def columns_in_folders(relative: Path) -> dict[str, str]:
     """The columns that folders `name=value` hold, but those of parts."""
-    matches = [COLUMN_FOLDER.fullmatch(name) for name in relative.parent.parts if not part_in_name(name)]
+    matches = map(column_in_folder, relative.parent.parts)
     return {unquote(match[1]): unquote(match[2]) for match in matches if match}
 
 
@@ -265,9 +268,9 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
         raise ConfigError(
             f"data parquet:{path}: " + ("no *.parquet file in it" if path.is_dir() else "no such file or folder")
         )
-    parts: dict[str, list[Path]] = {}
-    for file in files:
-        parts.setdefault(part_of(file.relative_to(path)), []).append(file)
+    parts = files_by_part(path, files, PARTS)
+    if "train" not in parts or not parts.keys() - {"train", ""}:  # else words such as dev may mean something else
+        parts = files_by_part(path, files, SPLITS)
     for part in parts.values():
         check_shards(part)
     if set(parts) == {""}:
@@ -282,9 +285,21 @@ def parquet_parts(path: Path, options: Options) -> tuple[dict[str, list[Path]], 
     return chosen, remarks + lines
 
 
-def part_of(relative: Path) -> str:
-    """train, test, val, or nothing, by the name of the file or its folder."""
-    return next(filter(None, map(part_in_name, (relative.stem, *reversed(relative.parent.parts)))), "")
+def files_by_part(path: Path, files: Sequence[Path], words: Collection[str]) -> dict[str, list[Path]]:
+    """Files below a path by train, test, val, or nothing, which is a word of their names or else of their folders'."""
+    parts: dict[str, list[Path]] = {}
+    for file in files:
+        relative = file.relative_to(path)
+        folders = [name for name in reversed(relative.parent.parts) if not column_in_folder(name)]
+        found = next(filter(None, (part_in_name(name, words) for name in (relative.stem, *folders))), "")
+        parts.setdefault(found, []).append(file)
+    return parts
+
+
+def column_in_folder(name: str) -> re.Match[str] | None:
+    """The name and value of the column that a folder holds; None for others, such as `split=test`."""
+    match = COLUMN_FOLDER.fullmatch(name)
+    return None if match and (match[1] in ("split", "part") or match[2].lower() in SPLITS) else match
 
 
 def check_shards(files: list[Path]) -> None:
@@ -325,4 +340,4 @@ def read(path: Path, parts: dict[str, list[Path]], remarks: list[str], options: 
 
 
 def folder_without_columns(file: Path) -> Path:
-    return Path(*(name for name in file.parent.parts if not COLUMN_FOLDER.fullmatch(name) or part_in_name(name)))
+    return Path(*(name for name in file.parent.parts if not column_in_folder(name)))

@@ -255,10 +255,17 @@ def test_names_of_columns_that_stand_there_again_are_refused(tmp_path, refused):
 )
 def test_quotes_do_not_become_part_of_cells(tmp_path, refused, row, column, cell):
     name = lines(tmp_path / "t.csv", "a,b,y", *(row.format(n / 8, n % 2, n % 2) for n in range(12)))
+    what = "the blanks before quotes" if cell[0] == " " else "the quotes"
     assert refused(name) == (
-        f"{tmp_path / 't.csv'}: column {column} holds texts in quotes, such as {cell!r}; leave out the quotes, or the "
-        "blank before them"
+        f"{tmp_path / 't.csv'}: column {column} holds texts in quotes, such as {cell!r}; leave out {what}, or set "
+        f"--data.categories {column} if they belong to them, or --data.drop {column}"
     )
+
+
+def test_quotes_may_stay_in_columns_that_are_categories_or_dropped(tmp_path, load):
+    name = lines(tmp_path / "t.csv", "a,b,y", *(f"{n / 8},'b{n % 2}',{n % 2}" for n in range(12)))
+    assert load(name, drop=["b"]).shape == (1,)
+    assert load(name, categories=["b"]).shape == (3,)
 
 
 def test_quotes_within_texts_and_around_some_of_them_are_read(tmp_path, load):

@@ -166,8 +166,9 @@ def test_classes_deeper_than_domains_are_refused(tmp_path, below):
     for domain, folder in zip(("photo", "sketch"), below, strict=True):
         save(tmp_path / "set" / domain / folder / "cat", 2)
         save(tmp_path / "set" / domain / folder / "dog", 2)
-    line = f"pictures lie in photo/one/cat and sketch/{below[1]}/cat, deeper than DOMAIN/CLASS: move such folders up"
-    assert line in refused(tmp_path / "set")
+    line = refused(tmp_path / "set")
+    assert f"pictures lie in photo/one/cat and sketch/{below[1]}/cat, deeper than DOMAIN/CLASS: set data" in line
+    assert line.endswith("or move cat up if that is one")
     assert load(tmp_path / "set", domains=False).class_names == ("photo", "sketch")
     save(tmp_path / "set" / "flat", 2)
     assert line in refused(tmp_path / "set")
@@ -349,3 +350,13 @@ def test_names_are_compared_in_one_form_of_unicode(tmp_path):
     assert (dataset.train_rows, dataset.test_rows) == (5, 5)
     save(tmp_path / "test" / "caf\u00e9", 1)
     assert "two folders are called caf\u00e9, in two forms of Unicode; join them" in refused(tmp_path)
+
+
+def test_folders_train_of_classes_and_names_of_classes_are_no_parts(tmp_path):
+    """Patients below CLASS/train share no name, and pictures directly in folders are of classes."""
+    for place in ("cat/train/p1", "cat/train/p2", "dog/train/p3", "dog/train/p4"):
+        save(tmp_path / "patients" / place, 2)
+    assert load(tmp_path / "patients").class_names == ("cat", "dog")
+    for place in ("bullet_train", "test_tube"):
+        save(tmp_path / "things" / place, 2)
+    assert load(tmp_path / "things").class_names == ("bullet_train", "test_tube")

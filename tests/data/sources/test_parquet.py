@@ -227,6 +227,23 @@ def test_files_have_every_name_of_a_part_as_a_word(write_table, tmp_path, train,
     assert not any("ignored" in line for line in dataset.warnings)
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "users"),
+    [
+        ("dept=training/a", "dept=sales/a", ("sales", "training")),
+        ("env=dev/a", "env=prod/a", ("dev", "prod")),
+        ("web_dev", "web_ops", ()),
+        ("training_log", "game_log", ()),
+    ],
+)
+def test_other_names_are_columns_or_files_of_one_part(write_table, tmp_path, one, other, users):
+    for file in (one, other):
+        (tmp_path / file).parent.mkdir(exist_ok=True)
+        write_table({"x": np.arange(12) / 7, "label": np.arange(12) % 2}, file=f"{file}.parquet")
+    dataset = load(tmp_path)
+    assert (dataset.train_rows, dataset.test_rows, tuple(dataset.domain_names)) == (24, 0, users)
+
+
 def test_pandas_index_is_no_feature(tmp_path):
     table = pd.DataFrame({"x": np.arange(5.0), "label": [0, 1, 0, 1, 0]}, index=pd.Index([9, 8, 7, 6, 5], name="id"))
     table.to_parquet(tmp_path / "a.parquet")

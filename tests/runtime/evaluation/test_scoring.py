@@ -44,11 +44,28 @@ def test_validation_outputs_are_sent_where_the_metric_is_no_mean_over_samples():
 
 
 def test_a_loss_of_another_model_is_that_of_groups_and_the_common_test_too():
-    """FedProto predicts by prototypes; its loss is the model's."""
+    """FedProto predicts by prototypes; its loss is the model's, as where the model predicts."""
     evaluate = {"common_test": True, "metric": "loss", "by": ["class"]}
-    scores = report_of(small("fedproto", evaluate=evaluate)).scores["after_agg"]
-    test = scores["test"]
-    by_class = [pair for name, pair in test.items() if name.startswith("loss/")]
-    assert sum(total for total, _ in by_class) == pytest.approx(test["loss"][0], rel=1e-5)
-    total, count = scores[COMMON]["loss"]
-    assert abs(total / count - test["loss"][0] / test["loss"][1]) < 1
+    by_prototypes, by_model = (
+        after_a_round(small("fedproto", method__predictor=predictor, evaluate=evaluate))
+        for predictor in ("prototype", "model")
+    )
+    for split in ("test", COMMON):
+        losses = [name for name in by_model[split] if name.partition("/")[0] == "loss"]
+        assert len(losses) > (split == "test")
+        assert {name: by_prototypes[split][name] for name in losses} == {name: by_model[split][name] for name in losses}
+    assert by_prototypes["test"]["accuracy"] != by_model["test"]["accuracy"]
+
+
+def after_a_round(config):
+    """The scores of client 3 after aggregation of the first round."""
+    resolved = resolve(config)
+    run = driver(resolved)
+    host = Host.of(run.setup, resolved)
+    tasks = [ClientTask(client, run.method.send(run.server, client), train=True) for client in range(10)]
+    run.method.aggregate(run.server, [report.upload for report in host.work(Order(0, tasks)).reports])
+    run.server.round = 1
+    task = ClientTask(3, run.method.send(run.server, 3), kept=1, after_agg=True)
+    (report,) = host.work(Order(1, [task])).reports
+    assert report.failure is None
+    return report.scores["after_agg"]
