@@ -7,7 +7,7 @@ import pytest
 from sklearn import metrics as sklearn_metrics
 from torchmetrics import Metric as TorchMetric
 from torchmetrics import classification, regression
-from torchmetrics.classification import MulticlassRecall
+from torchmetrics.classification import MulticlassJaccardIndex, MulticlassRecall
 
 from fedbench.errors import ConfigError, RunError
 from fedbench.tasks import load
@@ -200,3 +200,18 @@ def test_large_scores_that_differ_are_no_ties():
 def test_classes_do_not_know_which_positions_count(task):
     with pytest.raises(ConfigError, match="does not know which positions of a target count"):
         load(task, {"metrics": ["torchmetrics.classification:MulticlassJaccardIndex"]})
+
+
+class CountsPixels(MulticlassJaccardIndex):
+    """Of all classes together; pixels of 255 do not count."""
+
+    def __init__(self, num_classes):
+        super().__init__(num_classes, average="micro", ignore_index=255)
+
+
+def test_a_class_that_leaves_positions_out_is_taken():
+    masks = np.array([[[0, 1], [255, 1]]])
+    outputs = np.zeros((1, 2, 2, 2), np.float32)
+    outputs[0, 1] = [[-1, 1], [1, -1]]  # class 1 where positive
+    name = "tests.tasks.test_metric_classes:CountsPixels"
+    assert value("segmentation", name, outputs, masks) == pytest.approx(2 / 4)  # of 0: 1 of 2, of 1: 1 of 2

@@ -90,12 +90,12 @@ def find_parts(path: Path, options: Options) -> tuple[Parts, list[str]]:
         in_names = {part_in_name(name) for name in below}
         may_be_parts = len(in_names) > 1 and "train" in in_names and "" not in in_names
         if options.domains is None and may_be_parts and all(map(subfolders, below.values())):
-            classes = " and ".join(f"{part}/CLASS" for part in NAMES if part in in_names)
+            names = " and ".join(part for part in NAMES if part in in_names)
             raise open_decision(
                 f"data folder:{path}",
                 f"the folders {first_names([*below])} are named like parts",
                 {
-                    f"rename the folders: {classes}": "parts of the data set",
+                    f"rename them to {names}": "parts of the data set",
                     "--data.domains true": "domains",
                     "--data.domains false": "classes",
                 },

@@ -193,10 +193,10 @@ def test_pictures_below_the_classes_of_domains_are_read_and_that_is_said(domains
 @pytest.mark.parametrize(
     ("train", "test", "below", "remedy"),
     [
-        ("training_set", "test_set", "", "train/CLASS and test/CLASS"),
-        ("images_train", "images_val", "", "train/CLASS and val/CLASS"),
-        ("seg_train", "seg_test", "seg", "train/CLASS and test/CLASS"),
-        ("train", "my testing", "", "train/CLASS and test/CLASS"),
+        ("training_set", "test_set", "", "train and test"),
+        ("images_train", "images_val", "", "train and val"),
+        ("seg_train", "seg_test", "seg", "train and test"),
+        ("train", "my testing", "", "train and test"),
     ],
 )
 def test_folders_with_a_part_in_their_names_are_asked_about(tmp_path, train, test, below, remedy):
