@@ -204,8 +204,8 @@ def test_folders_with_a_part_in_their_names_are_asked_about(tmp_path, train, tes
         for name in ("cat", "dog"):
             save(tmp_path / "set" / folder / below / name, 2)
     assert refused(tmp_path / "set").endswith(
-        f"the folders {', '.join(sorted((train, test)))} are named like parts: parts of the data set (rename the "
-        f"folders: {remedy}) or domains (--data.domains true) or classes (--data.domains false)?"
+        f"the folders {', '.join(sorted((train, test)))} are named like parts: parts of the data set (rename them "
+        f"to {remedy}) or domains (--data.domains true) or classes (--data.domains false)?"
     )
     assert load(tmp_path / "set", domains=True).domain_names == tuple(sorted((train, test)))
     assert load(tmp_path / "set", domains=False).class_names == tuple(sorted((train, test)))
