@@ -270,6 +270,8 @@ def test_what_stands_in_an_index_and_types_of_columns_are_content():
     )
     assert name(FRAME.set_index(users[0])) == name(FRAME.set_index(users[0].copy()))
     assert name(FRAME) == name(FRAME.set_index(np.arange(20) + 7))
+    twice = pd.MultiIndex.from_arrays([USERS, USERS], names=["user", "user"])
+    assert name(FRAME.set_index(twice)) != name(FRAME.set_index(users[0]))
 
 
 PRINT = """
