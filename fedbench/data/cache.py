@@ -31,7 +31,7 @@ from fedbench.tasks.targets import Targets
 OnProgress = Callable[[str, int, int], None]
 """Called with the current task, the amount done, and the total."""
 
-VERSION = 18
+VERSION = 19
 """Increased when the same source would be decoded differently."""
 EQUAL = "equal"
 """The array of the samples that equal another, where there are any (`Copies.equal_rows`)."""

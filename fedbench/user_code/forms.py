@@ -31,8 +31,8 @@ def holds_parts(value: Any) -> bool:
 
 
 def is_arrow(value: Any) -> bool:
-    """Whether it is a table of pyarrow."""
-    return type(value).__module__ == "pyarrow.lib" and hasattr(value, "to_pandas") and hasattr(value, "columns")
+    """Whether it is a table of pyarrow, or of another library that makes one of pandas of it, such as Polars."""
+    return hasattr(value, "to_pandas") and hasattr(value, "columns")
 
 
 def is_column(value: Any) -> bool:
@@ -47,6 +47,12 @@ def is_column(value: Any) -> bool:
 def is_table(value: Any) -> bool:
     """Whether it is a DataFrame."""
     return hasattr(value, "to_numpy") and hasattr(value, "columns")
+
+
+def holds_frame(value: Any) -> bool:
+    """Whether it is a frame, an Arrow table, or arrays of which the first is one."""
+    first = value[0] if form_of(value) == "arrays" else value
+    return is_table(first) or is_arrow(first)
 
 
 def are_columns(value: Any) -> bool:

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fedbench.errors import ConfigError
-from fedbench.user_code.forms import form_of, is_masked, is_table
+from fedbench.user_code.forms import form_of, is_masked, is_table, shape_of
 from fedbench.user_code.third_value import check_kind, check_users
 
 PLACES = ("samples", "targets", "users")
@@ -42,7 +42,12 @@ def holds_more_than_numbers(table: Any) -> bool:
     """Whether a table of pandas has columns that are neither numbers nor truth values."""
     from pandas.api.types import is_numeric_dtype
 
-    return hasattr(table, "assign") and not all(map(is_numeric_dtype, table.dtypes))
+    return not all(map(is_numeric_dtype, table.dtypes))
+
+
+def has_several_targets(piece: Sequence[Any]) -> bool:
+    """Whether the second of the arrays (X, y) holds several values for each row."""
+    return len(shape := shape_of(piece[1])) > 1 and shape[1] > 1
 
 
 def check_third_columns(pieces: Sequence[tuple[Any, ...]]) -> None:
@@ -68,7 +73,7 @@ def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any
             raise ConfigError(
                 f"data: the samples have a column {key}, and it is not the {key}; rename it, or pass one table"
             )
-        if len(getattr(values, "shape", (0,))) > 1 and values.shape[1] > 1:
+        if has_several_targets((samples, values)):
             raise ConfigError(
                 f"data: the samples are a table with columns of text, which takes one {key} per row, not "
                 f"{values.shape[1]}; encode these columns as numbers"
@@ -81,6 +86,8 @@ def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any
 def _values(column: Any) -> list[Any]:
     """The values of a column of any kind."""
     rows = column.to_numpy() if hasattr(column, "to_numpy") else column
+    if hasattr(rows, "detach"):  # a tensor, whose entries are tensors
+        rows = rows.detach().cpu().numpy()
     return [*(rows.ravel() if hasattr(rows, "ravel") else rows)]
 
 

@@ -27,6 +27,7 @@ from fedbench.user_code.forms import (
 from fedbench.user_code.frames import (
     Named,
     check_third_columns,
+    has_several_targets,
     holds_more_than_numbers,
     join_columns,
     with_columns_by_name,
@@ -301,14 +302,14 @@ def _in_order(given: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
 
 
 def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
-    """Parts (X, y) or (X, y, users) as tables if X is a table of pandas with columns of text or categories.
+    """Parts (X, y) or (X, y, users) as tables if X is a frame, unless its columns are numbers and y has several.
 
     Raises ConfigError.
     """
     pieces = [piece for part in parts.values() for piece in pieces_in(part)]
-    if not all(form_of(piece) == "arrays" and is_table(piece[0]) for piece in pieces):
+    if not all(form_of(piece) == "arrays" and is_table(piece[0]) and hasattr(piece[0], "assign") for piece in pieces):
         return parts
-    if not any(holds_more_than_numbers(piece[0]) for piece in pieces):
+    if any(map(has_several_targets, pieces)) and not any(holds_more_than_numbers(piece[0]) for piece in pieces):
         return parts
     check_third_columns(pieces)
     return {

@@ -26,9 +26,9 @@ LABELS = pd.DataFrame(np.eye(4, 2, dtype=int), columns=["cough", "rash"])
 def test_columns_go_by_name(data):
     for part in parts_of(data).parts.values():
         for piece in pieces_in(part):
-            samples = piece["x"] if isinstance(piece, dict) else piece[0]
-            assert [*samples.columns] == ["a", "b", "c"]
-            assert (samples.to_numpy() == A.to_numpy()).all()
+            samples = piece["x"] if isinstance(piece, dict) else piece
+            assert [*samples.columns][:3] == ["a", "b", "c"]
+            assert (samples.to_numpy()[:, :3] == A.to_numpy()).all()
 
 
 def test_columns_of_targets_go_by_name():

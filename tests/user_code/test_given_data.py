@@ -107,8 +107,10 @@ def refused(data) -> str:
         ((X, Y), "arrays", ["train"]),
         ((torch.tensor(X), torch.tensor(Y)), "arrays", ["train"]),
         ((X.tolist(), Y.tolist()), "arrays", ["train"]),
-        ((FRAME[["a", "b"]], FRAME["y"]), "arrays", ["train"]),
-        ((FRAME[["a", "b"]], FRAME[["y"]]), "arrays", ["train"]),
+        ((FRAME[["a", "b"]], FRAME["y"]), "table", ["train"]),
+        ((FRAME[["a", "b"]], FRAME[["y"]]), "table", ["train"]),
+        ((FRAME[["a", "b"]], torch.tensor(Y), FRAME[["b", "a"]], Y), "table", ["train", "test"]),
+        ((FRAME[["a", "b"]], X), "arrays", ["train"]),
         ((X, Y, USERS), "arrays", ["train"]),
         ((X, Y, X, Y), "arrays", ["train", "test"]),
         (((X, Y, USERS), (X, Y, USERS)), "arrays", ["train", "test"]),
@@ -181,8 +183,9 @@ def test_a_path_is_a_name(tmp_path):
     assert name(tmp_path) == str(tmp_path)
 
 
-def test_samples_of_a_table_with_text_are_joined_with_their_targets_and_users():
-    (table,) = given_data(name((TEXTS, FRAME["y"], USERS))).parts.values()
+@pytest.mark.parametrize("y", [FRAME["y"], FRAME[["y"]], torch.tensor(Y), Y.tolist()])
+def test_samples_of_a_frame_are_joined_with_their_targets_and_users(y):
+    (table,) = given_data(name((TEXTS, y, USERS))).parts.values()
     assert [*table.columns] == ["a", "b", "label", "user"]
     assert (table["label"].tolist(), table["user"].tolist()) == (Y.tolist(), USERS.tolist())
 

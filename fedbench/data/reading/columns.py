@@ -10,6 +10,9 @@ from torch.utils.data import DataLoader
 
 from fedbench.data.reading.structure import row_dicts
 from fedbench.errors import ConfigError
+from fedbench.user_code.forms import is_table
+
+SAMPLES = "samples"
 
 
 def items_of_columns(data: Any, where: str) -> Any:
@@ -31,17 +34,26 @@ def items_of_columns(data: Any, where: str) -> Any:
 
 def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
     """Columns by what they hold, in the order in which one passes them; those that have no meaning by their place."""
-    names = ("samples", "targets", "domains")
+    names = (SAMPLES, "targets", "domains")
     return {names[i] if i < len(names) else f"column {i + 1}": column for i, column in enumerate(columns)}
 
 
 def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
-    """The columns as arrays, or as pandas tables. Raises ConfigError if they have different numbers of rows."""
-    arrays = [dense_rows(column, where) for column in columns.values()]
+    """The columns as arrays. Raises ConfigError if they have different numbers of rows."""
+    arrays = [
+        numbers_of(column, where) if name == SAMPLES and is_table(column) else dense_rows(column, where)
+        for name, column in columns.items()
+    ]
     if len({len(column) for column in arrays}) > 1:
         sizes = " and ".join(f"{len(column)} rows of {name}" for name, column in zip(columns, arrays, strict=True))
         raise ConfigError(f"{where}s: {sizes}; all must have the same number")
     return arrays
+
+
+def numbers_of(frame: Any, where: str) -> Any:
+    """The cells of a frame of samples, whose whole numbers are numbers and no tokens."""
+    rows = dense_rows(frame, where)
+    return rows.astype(np.float64) if rows.dtype.kind in "iu" else rows
 
 
 def dense_rows(column: Any, where: str) -> Any:

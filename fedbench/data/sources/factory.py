@@ -1,12 +1,13 @@
 """Any map-style data set: a function package.module:factory that returns its two parts.
 
 `factory(train: bool)` returns one part, `factory()` the pair (train, test). A part is a map-style data set, or a tuple
-of arrays (samples, targets) or (samples, targets, domains). An item is (sample, target), (sample, target, domain) or a
-dict; a sample is an array, or a dict or tuple of arrays. Kinds of samples (`data.kind`): PIL images and uint8 arrays
-are images, other integers tokens, floats features. Tasks (`data.task`): one class (integers, booleans, text, one-hot
-rows), multiple labels (rows of 0 and 1), or numbers. A domain, such as the user, is text or a number; if a part names
-its `classes` or `domains`, its numbers index that list, and both parts are matched by name. Further keys `data.*` are
-arguments of the factory, which take precedence over fedbench's keys.
+of arrays (samples, targets) or (samples, targets, domains); data frames and clients are read by `memory`. An item is
+(sample, target), (sample, target, domain) or a dict; a sample is an array, or a dict or tuple of arrays. Kinds of
+samples (`data.kind`): PIL images and uint8 arrays are images, other integers tokens, floats features. Tasks
+(`data.task`): one class (integers, booleans, text, one-hot rows), multiple labels (rows of 0 and 1), or numbers. A
+domain, such as the user, is text or a number; if a part names its `classes` or `domains`, its numbers index that list,
+and both parts are matched by name. Further keys `data.*` are arguments of the factory, which take precedence over
+fedbench's keys.
 """
 
 import hashlib
@@ -32,9 +33,11 @@ from fedbench.data.reading.items import GivenPart, Keys
 from fedbench.data.reading.samples import SampleKind, SampleReader
 from fedbench.data.reading.spelling import SpellingOption, spelling_decision, with_one_spelling
 from fedbench.data.reading.structure import PAD, StructureReader, collated_parts
+from fedbench.data.reading.table_columns import TableOptions
 from fedbench.data.reading.targets import piece_of, read_targets, refuse_count
 from fedbench.errors import ConfigError, RunError, nearest
 from fedbench.tasks.targets import TargetError, Targets
+from fedbench.user_code.forms import are_columns
 from fedbench.user_code.third_value import check_users
 
 
@@ -122,7 +125,8 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
     """The arguments of a factory. Raises ConfigError for a key that is neither one nor a key of readers."""
     accepted = inspect.signature(factory).parameters
     takes_any = any(p.kind is p.VAR_KEYWORD for p in accepted.values())
-    options, readers = dict(config.options) | ({"root": config.root} if config.root else {}), Reading.model_fields
+    options = dict(config.options) | ({"root": config.root} if config.root else {})
+    readers = {*Reading.model_fields, *TableOptions.model_fields}
     arguments = {key: value for key, value in options.items() if key in accepted or key not in readers}
     for key in arguments:
         if key not in accepted and not takes_any:
@@ -132,7 +136,7 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
 
 
 def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
-    """What a factory makes, with train and test by name if it is called for each or returns both.
+    """What a factory makes, with train and test by name if it is called for each, or returns a pair that is not (X, y).
 
     Raises ConfigError.
     """
@@ -144,7 +148,10 @@ def data_of(config: DataConfig, factory: Any, arguments: dict[str, Any]) -> Any:
         raise
     except Exception as error:
         raise ConfigError(f"data {config.name}: the factory failed: {RunError.of(error)}") from error
-    return dict(zip(("train", "test"), made, strict=True)) if type(made) in (tuple, list) and len(made) == 2 else made
+    is_pair = type(made) in (tuple, list) and len(made) == 2
+    if not is_pair or (are_columns(made) and not isinstance(made[0], list)):  # a list may be a part, [X, y]
+        return made
+    return dict(zip(("train", "test"), made, strict=True))
 
 
 def check_names_agree(name: str, train: GivenPart, val: GivenPart | None, test: GivenPart) -> None:

@@ -27,7 +27,7 @@ from fedbench.data.sources import checked_data_options, factory
 from fedbench.errors import ConfigError
 from fedbench.tasks.class_numbers import NAMES_SHOWN
 from fedbench.tasks.targets import Targets
-from fedbench.user_code.forms import form_of
+from fedbench.user_code.forms import form_of, holds_frame
 from fedbench.user_code.given_data import GivenData, given_data
 from fedbench.user_code.parts import ByClient, SectionKeys, entries_by_client, pieces_in, with_one_order
 
@@ -76,7 +76,7 @@ def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Sour
     options = {key: value for key, value in config.options.items() if key not in arguments}
     reading = DataConfig(name=config.name, task=config.task, **options)
     keys = SectionKeys(config.task, options.get("user"))
-    if isinstance(made, dict) and [*made] == ["train", "test"] and not entries_by_client(made["train"], keys):
+    if is_pair_of_sets(made, keys):
         source = factory.source(reading, with_one_order(made), beside)
     else:
         try:
@@ -89,6 +89,13 @@ def source_of_factory(config: DataConfig, function: Any, beside: Beside) -> Sour
         source = source_of_objects(reading, data, beside)
         source = replace(source, options={**source.options, "digest": data.digest})
     return replace(source, options={**source.options, "arguments": arguments})
+
+
+def is_pair_of_sets(made: Any, keys: SectionKeys) -> bool:
+    """Whether a factory made the parts train and test, neither of them of clients or with frames."""
+    if not isinstance(made, dict) or [*made] != ["train", "test"]:
+        return False
+    return not holds_frame(made["train"]) and not entries_by_client(made["train"], keys)
 
 
 def refuse_reading(name: str) -> NoReturn:

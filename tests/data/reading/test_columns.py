@@ -25,3 +25,11 @@ def test_columns_of_other_kinds_become_arrays():
     for sparse, remedy in ((scipy.sparse.eye(2, format="csr"), "toarray"), (torch.eye(2).to_sparse(), "to_dense")):
         with pytest.raises(ConfigError, match=rf"items: a sparse .*; pass it dense, X\.{remedy}\(\)"):
             arrays_of({"samples": sparse, "targets": [0, 1]}, "item")
+
+
+def test_whole_numbers_of_a_frame_of_samples_are_numbers():
+    frame, targets = pd.DataFrame({"age": [40, 70], "ward": [1, 2]}), pd.DataFrame({"rash": [0, 1], "cough": [1, 1]})
+    found, labels = arrays_of({"samples": frame, "targets": targets}, "item")
+    assert (found.dtype.kind, labels.dtype.kind) == ("f", "i")
+    assert found.tolist() == frame.to_numpy().tolist()
+    assert arrays_of({"samples": frame.to_numpy(), "targets": targets}, "item")[0].dtype.kind == "i"

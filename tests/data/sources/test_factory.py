@@ -98,7 +98,7 @@ def test_factories_that_are_none(mine):
     assert "the test part has 0 items; both parts are needed" in refused()
     mine.make = lambda: 1 / 0
     assert re.search(r"the factory failed: ZeroDivisionError: division by zero \(test_factory.py:\d+\)", refused())
-    mine.make = lambda: (np.zeros((3, 2)), np.zeros(3))
+    mine.make = lambda: (np.zeros((3, 2)), toy(3))
     assert "the train part is one ndarray; a factory returns (train, test), and each of them is" in refused()
     mine.make = 3
     assert "not a function" in refused()
@@ -406,7 +406,10 @@ def test_arrays_tables_of_pandas_and_dicts_of_columns_are_columns(mine):
         assert (found.samples == expected.samples).all()
         assert (found.labels == expected.labels).all()
     mine.make = lambda: (table, table)
-    assert "the train part is one DataFrame; a factory returns (train, test)" in refused()
+    assert "which column holds the label? Set data.label to one of a, b" in refused()
+    assert load(label="b", task="regression", drop=[]).columns == ("a",)
+    mine.make = lambda: (table, labels)
+    assert (load().train_rows, load().one_part) == (6, True)
     mine.make = lambda: ({"x": np.zeros((4, 2)), "y": [0, 1]}, toy(4))
     assert "train items: 4 rows of" in refused()
     mine.make = lambda: (torch.utils.data.DataLoader(toy(4)), toy(4))

@@ -113,6 +113,13 @@ def test_a_table_is_read_as_a_file_is(tmp_path):
     assert "column colour (2) holds categories" in [decision.said for decision in dataset.decisions]
 
 
+def test_whole_numbers_of_a_frame_are_numbers_and_no_tokens():
+    frame = pd.DataFrame({"age": ROWS + 30, "sex": ROWS % 2})
+    one, several = load((frame, pd.Series(ROWS % 3))), load((frame, pd.get_dummies(ROWS % 3)))
+    assert (one.columns, one.kind, several.kind) == (("age", "sex"), "feature", "feature")
+    assert one.samples.tolist() == several.samples.tolist() == frame.to_numpy().tolist()
+
+
 def test_tables_of_several_parts_with_named_columns():
     renamed = FRAME.rename(columns={"y": "outcome", "person": "who"})
     options = {"label": "outcome", "user": "who", "drop": ["a"]}
