@@ -104,8 +104,9 @@ def question_of(prog: str, config: Config, args: Namespace) -> Question:
     texts = [text for text in texts_in(words[1:]) if text != str(config.out)]
     files = [key for key, value in flat(config.model_dump()).items() if isinstance(value, Path) and key != "out"]
     elsewhere = config.resources.address != "local" or files or config.loggers
-    # Data that are fetched or decoded later change an answer, too.
-    here = sorted(str(path.parent) for path in decoded()), sorted(str(path) for path in (root() / "files").glob("*"))
+    # Data that are fetched, imported again or decoded later change an answer, too.
+    fetched = [(str(path), path.stat().st_mtime_ns) for path in (root() / "files").glob("*") if path.is_dir()]
+    here = sorted(str(path.parent) for path in decoded()), sorted(fetched)
     words += [terminal_width(), here]
     return Question(words, may_be_kept=not elsewhere and not any(":" in text or "/" in text for text in texts))
 

@@ -41,7 +41,7 @@ META = "meta.json"
 FIELDS = (
     *("name", "kind", "task", "classes", "scores", "class_names", "class_labels", "domain_names", "train_rows"),
     *("val_rows", "extent", "table", "mean", "std", "warnings", "scaling", "decisions", "channels", "fields"),
-    "file_count",
+    *("file_count", "official"),
 )
 """What meta.json says of a data set, by the names of its fields."""
 ARRAYS = tuple(f"{name}.npy" for name in ("samples", "targets", "domains", EQUAL, *BESIDE))
@@ -75,6 +75,7 @@ class Content:
     None to measure them on the train part. remarks: lines to print after all blocks have been read. one_part: the
     source has no parts, and partitions hold test samples out. channels: the dimension of features along which constants
     are measured, None to find it. decisions: on how the source was read, after all blocks, given the targets.
+    official: whether checksums or a library's version vouch that it is what its makers publish under its name.
     """
 
     train: int
@@ -100,6 +101,7 @@ class Content:
     extent: int = 0
     decisions: Callable[[Targets], Iterable[Decision]] = lambda targets: ()
     channels: Channels | None = "first"
+    official: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -40,7 +40,8 @@ class Dataset:
     decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
     one copy. table: the columns of a table, of which rows are made. equal: the rows that equal another, and the first
-    row that each equals, int64 [k, 2], or None. file_count: the number of files read.
+    row that each equals, int64 [k, 2], or None. file_count: the number of files read. official: whether it is known to be
+    what its makers publish under its name.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Dataset:
     decisions: tuple[Decision, ...] = ()
     channels: str = "first"
     equal: np.ndarray | None = None
+    official: bool = False
 
     @classmethod
     def of_run(cls, config: "Config", progress: OnProgress | None = None) -> "Dataset":
@@ -136,7 +138,7 @@ class Dataset:
 
     @property
     def is_known(self) -> bool:
-        """Whether it is one of fedbench's own sets, which are known by name."""
+        """Whether it is one of the sets that fedbench reads by name."""
         return self.name in sources.SETS.built_in
 
     @property

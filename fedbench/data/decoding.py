@@ -245,4 +245,5 @@ def describe_cache(
         "options": {key: str(value) for key, value in source.options.items()},
         "sha256": tally.digest.hexdigest(),
         "fields": content.fields and content.fields.as_json(),
+        "official": content.official,
     }

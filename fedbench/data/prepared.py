@@ -14,13 +14,13 @@ from fedbench.errors import ConfigError
 
 @dataclass(frozen=True)
 class PreparedDataset:
-    """A folder of a cache. digest: of samples, targets and domains, which identifies copies elsewhere.
+    """A folder of a cache. content: that of its data set, which identifies copies elsewhere.
 
     mean, std: the constants in use, which may differ from the folder's.
     """
 
     folder: Path
-    digest: str
+    content: str
     mean: tuple[float, ...]
     std: tuple[float, ...]
 
@@ -28,13 +28,13 @@ class PreparedDataset:
     def of(cls, dataset: Dataset) -> "PreparedDataset":
         """Describes a data set in the cache."""
         assert dataset.folder is not None
-        return cls(dataset.folder, cache.digest_of(dataset.folder), dataset.mean, dataset.std)
+        return cls(dataset.folder, dataset.content, dataset.mean, dataset.std)
 
     def find(self) -> Dataset | None:
         """The data set on this machine: in the same place, for example on a shared path, or in its own cache."""
         for folder in (self.folder, cache_folder.root() / "decoded" / self.folder.name, self._content_folder):
-            if cache.is_usable(folder) and cache.digest_of(folder) == self.digest:
-                return Dataset.open(folder).with_constants(self.mean, self.std)
+            if cache.is_usable(folder) and (found := Dataset.open(folder)).content == self.content:
+                return found.with_constants(self.mean, self.std)
         return None
 
     def files(self) -> dict[str, np.ndarray]:
@@ -62,4 +62,4 @@ class PreparedDataset:
     @property
     def _content_folder(self) -> Path:
         """Named by content, because the folder's own name depends on the files it was decoded from."""
-        return cache_folder.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.digest[:12]}"
+        return cache_folder.root() / "decoded" / f"{self.folder.name.rpartition('-')[0]}-{self.content}"

@@ -12,7 +12,6 @@ from fedbench import methods, models
 from fedbench.aggregation import rules
 from fedbench.config import Config, EvaluateConfig
 from fedbench.config.counts import count_of
-from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import Partition, partition
 from fedbench.data.partitions.pool import SamplePool
@@ -51,7 +50,7 @@ def resolve(config: Config, dataset: Dataset | None = None) -> ResolvedRun:
     """The requested run with every default filled in. dataset: if already loaded. Raises ConfigError."""
     config = with_defaults(config)
     dataset = dataset or Dataset.of_run(config)
-    if config.data.name not in sources.SETS.built_in:  # fedbench's own sets are identified by name
+    if not dataset.official:
         config.data.content = dataset.content
     config.partition = with_client_count(config.partition, SamplePool.of(dataset))
     choose_hosts(config)

@@ -138,6 +138,10 @@ class Axis:
         short = float(f"{value:.{DIGITS}g}")
         return short if self.values.is_valid(short) else value
 
+    def holds(self, value: Any) -> bool:
+        """Whether it is one of the values, or within the distribution."""
+        return value in self.values if self.is_listed else bool(self.values.is_valid(value))
+
     def check_different(self) -> None:
         """Raises ConfigError for a list that is empty or has a value twice."""
         if self.is_listed and (not self.values or len(set(map(text_of, self.values))) < len(self.values)):

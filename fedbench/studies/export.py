@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -22,12 +23,15 @@ from fedbench.models.state_dicts import encode_state_dict
 from fedbench.results.files import write_atomically
 from fedbench.runtime.kept import predict_script
 from fedbench.runtime.kept.model_folder import (
+    INTO_FORWARD,
     NESTED,
     SCRIPT,
     about_model,
     is_nested,
     raw_columns,
     sample_call_form,
+    transfer_hooks,
+    with_buffers,
     write_adapters,
     write_beside,
 )
@@ -71,10 +75,13 @@ def export(
 
     format: safetensors, a whole state dict beside a script that imports the model's class; torch.export or onnx, a
     program of raw samples `[n, ...]` with its normalisation inside. out: by default a folder in `folder`/exported.
+    Models with transfer hooks are refused, and programs whose outputs are not fedbench's.
     """
     folder = Path(folder)
     _check(format, point)
     run, learner = kept_learner(folder, client, seed, point)
+    if reason := transfer_hooks(learner.module):
+        raise ConfigError(f"{reason}, and an exported model does not: {INTO_FORWARD}")
     seed = run.config.seeds[0] if seed is None else seed
     fills = _fills(run, client, seed)
     name = GLOBAL if client == GLOBAL else client_folder(int(client))
@@ -84,7 +91,10 @@ def export(
     if fills is not None:
         about["columns"] = raw_columns(run.dataset, fills)
     if format == "safetensors":
-        missing, written = about.get("no_script", ""), _write_weights(file, learner)
+        tensors = learner.flat.state_dict(learner.flat.weights())
+        assert tensors is not None  # it was kept as one
+        _write_weights(file, learner, tensors)
+        about, missing, written = with_buffers(about, learner.flat, tensors), about.get("no_script", ""), (None, 0)
     else:
         missing = NESTED if is_nested(run.dataset.fields) else ""
         written = _write_program(file, run.dataset, learner, fills)
@@ -150,28 +160,53 @@ def _split(dataset: Dataset, count: int, dtype: torch.dtype, fills: np.ndarray |
     return Split(samples, torch.arange(count), targets, factors, (0,), dtype=dtype, owners=owners, medians=medians)
 
 
-def _write_weights(file: Path, learner: Learner) -> tuple[float | None, int]:
-    """Returns what `_write_program` does: nothing is compared."""
-    tensors = learner.flat.state_dict(learner.flat.weights())
-    assert tensors is not None  # it was kept as one
+def _write_weights(file: Path, learner: Learner, tensors: dict[str, Tensor]) -> None:
     write_atomically(file, encode_state_dict(tensors))
     if learner.flat.frozen:
         write_adapters(file.parent, "adapter", learner.module, tensors)
-    return None, 0
 
 
 def _write_program(file: Path, dataset: Dataset, learner: Learner, fills: np.ndarray | None) -> tuple[float, int]:
-    """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples."""
+    """Returns the largest difference of the written program's outputs from fedbench's, and over how many samples.
+
+    Raises ConfigError, and writes no file, if that is more than rounding.
+    """
     count = min(CHECKED, len(dataset.targets))
     expected = learner.logits(learner.flat.weights(), _split(dataset, count, learner.dtype, fills))
     made = _export_program(Program(learner, dataset, fills), raw_samples(dataset, TRACED, learner.dtype))
     raw = raw_samples(dataset, count, learner.dtype)
-    if file.suffix == ".onnx":
-        outputs = _through_onnx(made, file, raw)
-    else:
-        torch.export.save(made, file)
-        outputs = torch.export.load(file).module()(raw)
-    return float((outputs - expected).abs().max()), count
+    with TemporaryDirectory(prefix=".", dir=file.parent) as folder:
+        draft = Path(folder, file.name)
+        outputs = _through_onnx(made, draft, raw) if file.suffix == ".onnx" else _through_torch(made, draft, raw)
+        difference = checked_difference(outputs, expected, _coarsest_type(learner))
+        draft.replace(file)
+    return difference, count
+
+
+def checked_difference(outputs: Tensor, expected: Tensor, dtype: torch.dtype) -> float:
+    """The largest difference of a program's outputs from fedbench's.
+
+    dtype: in which they are computed. Raises ConfigError if the difference is more than half of its digits explain.
+    """
+    same = (outputs == expected) | (outputs.isnan() & expected.isnan())
+    difference = float(torch.where(same, 0, (outputs - expected).abs()).max())
+    size = max(1.0, float(expected.abs().nan_to_num(0, 0, 0).max()))
+    limit = size * torch.finfo(dtype).eps ** 0.5
+    if not difference <= limit:  # NaN is more
+        name = str(dtype).removeprefix("torch.")
+        raise ConfigError(
+            f"the program's outputs differ from fedbench's by {difference:.1e}, more than rounding of {name} does "
+            f"({limit:.1e}), so it is not written: a program cannot have a forward that draws random numbers or "
+            "depends on the values of its input; --format safetensors writes its weights"
+        )
+    return difference
+
+
+def _coarsest_type(learner: Learner) -> torch.dtype:
+    """The floating-point type with the fewest digits in which fedbench computes the outputs."""
+    types = {tensor.dtype for tensor in learner.module.state_dict().values() if tensor.is_floating_point()}
+    types |= {torch.bfloat16} if learner.flat.precision == "bf16-mixed" else set()
+    return max({learner.dtype, *types}, key=lambda dtype: torch.finfo(dtype).eps)
 
 
 def _export_program(program: Program, raw: Any) -> torch.export.ExportedProgram:
@@ -186,6 +221,13 @@ def _export_program(program: Program, raw: Any) -> torch.export.ExportedProgram:
             f"torch.export cannot make a program of model {type(program.model).__name__} "
             f"({type(error).__name__}: {first_line(error)}); --format safetensors writes its weights"
         ) from error
+
+
+def _through_torch(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor:
+    """Writes the file and returns its outputs."""
+    torch.export.save(made, file)
+    outputs: Tensor = torch.export.load(file).module()(raw)
+    return outputs
 
 
 def _through_onnx(made: torch.export.ExportedProgram, file: Path, raw: Any) -> Tensor:

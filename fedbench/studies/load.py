@@ -1,5 +1,6 @@
 """Results and models of earlier runs, from their folders."""
 
+import logging
 from numbers import Integral
 from pathlib import Path
 
@@ -8,18 +9,23 @@ from torch import nn
 from fedbench.config import Config
 from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
+from fedbench.jobs import provenance
 from fedbench.jobs.resolve import resolve
+from fedbench.jobs.run_state import changes_since
 from fedbench.models.state_dicts import read_state_dict
 from fedbench.results.plan import Plan
 from fedbench.results.reader import Records
 from fedbench.results.settings_file import is_matrix
 from fedbench.runtime.build import build_learner
+from fedbench.runtime.kept.model_folder import transfer_hooks
 from fedbench.runtime.kept.paths import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.resolved import ResolvedRun
 from fedbench.studies.compare import Comparison
 from fedbench.studies.grid import GridResult
 from fedbench.studies.run import Result
 from fedbench.studies.study_result import StudyResult
+
+log = logging.getLogger("fedbench")
 
 
 def load(folder: str | Path) -> StudyResult:
@@ -43,15 +49,19 @@ def load_model(folder: str | Path, client: int | str, seed: int | None = None, p
     """The personal model of a client, or the `"global"` model, kept by a run with `save_models`, ready to predict.
 
     seed: by default the run's first. point: after_agg or after_fit. The module is the user's own, with what the
-    method has added to it. Its input is normalised as `model.json` beside the weights says. Raises ConfigError if it
-    was not kept.
+    method has added to it. Its input is normalised as `model.json` beside the weights says. Warns if the module's code
+    has changed since the run, and of hooks that the run calls on samples before it. Raises ConfigError if it was not
+    kept.
 
     >>> from fedbench import run
     >>> done = run({"method": "fedper", "rounds": 1, "resources": {"hosts": 0}, "save_models": True})
     >>> type(load_model(done.folder, client=3)).__name__
     'Mlp'
     """
-    return kept_learner(folder_of_results(folder), client, seed, point)[1].module.eval()
+    module = kept_learner(folder_of_results(folder), client, seed, point)[1].module
+    if reason := transfer_hooks(module):
+        log.warning("%s: call them before it, on batches of samples and targets", reason)
+    return module.eval()
 
 
 def folder_of_results(given: str | Path) -> Path:
@@ -63,7 +73,10 @@ def folder_of_results(given: str | Path) -> Path:
 
 
 def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) -> tuple[ResolvedRun, Learner]:
-    """A run with the model of a client, and its learner with the kept weights. Raises ConfigError if there are none."""
+    """A run with the model of a client, and its learner with the kept weights.
+
+    Warns if the code of the model has changed since. Raises ConfigError if no weights were kept.
+    """
     if client != GLOBAL and not str(client).isdecimal():
         raise ConfigError(f"client = {client!r}: must be the number of a client, such as 3, or '{GLOBAL}'")
     if point not in ("after_agg", "after_fit"):
@@ -86,9 +99,25 @@ def kept_learner(folder: Path, client: int | str, seed: int | None, point: str) 
     names = whole.config.model.names
     run = whole.with_model(names[0 if client == GLOBAL else int(client) % len(names)])
     learner, base = build_learner(run, seed), kept / base_file(whole.config, run.config.model.name)
+    if since := _changes_of_model(folder, config, learner):
+        name = run.config.model.name
+        log.warning("%s: the kept weights of model %s are used all the same, by the code of now", since, name)
     tensors = [read_state_dict(path) for path in ([base, file] if base.exists() else [file])]
     learner.flat.load_state_dict({key: tensor for own in tensors for key, tensor in own.items()})
     return run, learner
+
+
+def _changes_of_model(folder: Path, config: Config, learner: Learner) -> str:
+    """The changes of the user's code for a model since its run, in words; empty if there are none.
+
+    The method counts if it adds layers, which its code builds.
+    """
+    sections = {"model": config.model} | ({"method": config.method} if learner.flat.added else {})
+    of_model = Config().model_copy(update=sections)
+    if not provenance.user_names(of_model):
+        return ""
+    provenance.refresh_fingerprints(of_model)
+    return changes_since(folder, of_model)
 
 
 def _kept_beside(kept: Path, config: Config) -> str:

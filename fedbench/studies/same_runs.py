@@ -14,7 +14,6 @@ from fedbench import models
 from fedbench.config import Config
 from fedbench.config.counts import count_of, newcomer_count
 from fedbench.config.keys import flat
-from fedbench.data import sources
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions.scheme import ignored_keys
 from fedbench.errors import ConfigError
@@ -117,11 +116,11 @@ def _counts(config: Config) -> dict[str, Any]:
 
 
 def _data(config: Config, dataset: Dataset) -> dict[str, Any]:
-    """What a data set is: the user's own by its content, whatever its name."""
+    """What a data set is: by its content, whatever its name, unless the name vouches for it."""
     keys: dict[str, Any] = {"data.task": dataset.task}
     if dataset.val_rows and config.data.val:  # they take the place of the share
         keys["data.val"] = "part"
-    if config.data.name not in sources.SETS.built_in and dataset.folder is not None:
+    if not dataset.official and dataset.folder is not None:
         keys["data.name"] = dataset.content
     return keys
 

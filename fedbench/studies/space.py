@@ -107,6 +107,13 @@ class Space:
         with as_config_error(f"CONSTRAINT of the space fails at {point_name(point)}"):
             return self.constraint({**self.given, **point})
 
+    def holds(self, point: Values) -> bool:
+        """Whether a point is one of the space."""
+        is_inside = point.keys() == self.axes.keys() and all(
+            self.axes[key].holds(value) for key, value in point.items()
+        )
+        return is_inside and self.allows(point)
+
     def points(self, most: int | None = None, takes: Callable[[Values], bool] = lambda point: True) -> list[Values]:
         """All valid points, or `most` of them that cover the space (`covering`), in the order of the axes.
 

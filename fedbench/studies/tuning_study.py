@@ -178,7 +178,10 @@ class TuningStudy:
         self.plan.gpus, self.plan.gpu_full = before.gpus, before.gpu_full
         for method in self.compared:
             known = [entry.values for entry in before.points(method.label)][: method.samples]
-            if method.samples and known[:1] == self.points[method.label]:
+            trials = [entry for entry in before.entries if (entry.role, entry.label) == ("candidate", method.label)]
+            is_same = method.samples and {entry.seed for entry in trials} == {*self.tune_seeds}
+            # Each follows from the scores before it: a point that this search would not propose makes the others moot.
+            if is_same and known[:1] == self.points[method.label] and all(map(self._space_of(method).holds, known)):
                 self.points[method.label] = known
 
     def propose(self) -> list[Job]:
@@ -187,12 +190,14 @@ class TuningStudy:
         for method in sorted(
             left, key=lambda c: sum(self._has_missing_jobs(c, values) for values in self.points[c.label])
         ):
-            assert method.space is not None
             tried = [self._score_of_point(method, values) for values in self.points[method.label]]
-            if (values := propose(method.space, tried, partial(self._is_legal, method))) is not None:
+            if (values := propose(self._space_of(method), tried, partial(self._is_legal, method))) is not None:
                 self.points[method.label].append(values)
                 return self._trials(method, values, self.tune_seeds)
         return []
+
+    def _space_of(self, method: ComparedMethod) -> Space:
+        return method.space or Space()
 
     def _is_legal(self, method: ComparedMethod, point: Values) -> bool:
         why = method.refusal(self.config, point)
@@ -267,7 +272,7 @@ class TuningStudy:
     def _untried_neighbours(self, method: ComparedMethod, best: Values) -> Iterator[Neighbour]:
         """The legal points next to a method's best one that were not tried."""
         tried, is_grid = self.points[method.label], self.plan.search == "grid"
-        for one in untried_neighbours(method.name, method.space or Space(), tried, best, is_grid):
+        for one in untried_neighbours(method.name, self._space_of(method), tried, best, is_grid):
             if method.refusal(self.config, one.point) is None:
                 yield one
 

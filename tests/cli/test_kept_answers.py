@@ -108,8 +108,12 @@ def test_answers_that_the_user_s_files_or_machines_decide_are_not_kept(own):
 def test_data_that_are_here_later_are_another_question(fresh):
     asked = Namespace(tuning=None, given=set(), config=None, debug=False)
     absent = question_of("fedbench run", Config(data="cifar10"), asked).words
-    (fresh.parent / "cache" / "files" / "cifar10").mkdir(parents=True)
-    assert question_of("fedbench run", Config(data="cifar10"), asked).words != absent
+    folder = fresh.parent / "cache" / "files" / "cifar10"
+    folder.mkdir(parents=True)
+    before = question_of("fedbench run", Config(data="cifar10"), asked).words
+    assert before != absent
+    os.utime(folder, (1, 1))  # imported again
+    assert question_of("fedbench run", Config(data="cifar10"), asked).words != before
 
 
 ASK = """

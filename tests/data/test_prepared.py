@@ -20,7 +20,9 @@ def elsewhere(tmp_path, monkeypatch):
 
     def move(prepared: PreparedDataset) -> PreparedDataset:
         monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "far"))
-        return PreparedDataset(tmp_path / "unseen" / prepared.folder.name, prepared.digest, prepared.mean, prepared.std)
+        return PreparedDataset(
+            tmp_path / "unseen" / prepared.folder.name, prepared.content, prepared.mean, prepared.std
+        )
 
     return move
 
@@ -46,8 +48,18 @@ def test_another_machine_has_it_once_it_was_sent(digits, elsewhere):
 
 def test_a_folder_of_the_same_name_with_other_content_is_another_data_set(digits, elsewhere):
     here = PreparedDataset.of(digits)
-    there = elsewhere(PreparedDataset(here.folder, "0" * 64, here.mean, here.std))
+    there = elsewhere(PreparedDataset(here.folder, "0" * 12, here.mean, here.std))
     files = here.files()
     with pytest.raises(ConfigError, match="incomplete copy from another machine"):
         there.copy_here(files)
+    assert there.find() is None
+
+
+def test_the_same_rows_in_other_parts_are_another_data_set(elsewhere):
+    rows, labels = np.random.default_rng(0).normal(size=(60, 3)), np.arange(60) % 2
+    parts = [(rows[:cut], labels[:cut], rows[cut:], labels[cut:]) for cut in (45, 30)]
+    first, second = (PreparedDataset.of(Dataset.load(Config(data=part).data)) for part in parts)
+    files = first.files()
+    there = elsewhere(second)
+    PreparedDataset(there.folder, first.content, first.mean, first.std).copy_here(files)
     assert there.find() is None

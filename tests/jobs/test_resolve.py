@@ -1,5 +1,6 @@
 """From what was asked to what is run: defaults fill gaps and never overrule."""
 
+import json
 import sys
 from types import ModuleType
 
@@ -13,6 +14,7 @@ from fedbench.config import Config
 from fedbench.errors import ConfigError, RunError
 from fedbench.installation import DEPENDENCIES
 from fedbench.jobs.resolve import check_run, resolve, takes_models
+from fedbench.jobs.run_names import default_name
 from fedbench.methods import load
 from fedbench.runtime.ray import cluster
 from fedbench.studies.run import run
@@ -36,6 +38,20 @@ def test_a_methods_own_training_defaults_apply_unless_the_key_is_set():
     assert resolved(method="centralized").train.keep_optimizer
     assert not resolved(method="centralized", train={"keep_optimizer": False}).train.keep_optimizer
     assert resolved(method="centralized", train={"lr": 0.5}).train.keep_optimizer
+
+
+def test_only_a_set_that_its_publisher_vouches_for_is_known_by_its_name(tmp_path):
+    assert resolved(data="digits").data.content is None
+    names = []
+    for first in (0.0, 1.0):
+        for part in ("train", "test"):
+            (tmp_path / part).mkdir(exist_ok=True)
+            of_writer = {"x": [[first] * 784, [0.5] * 784], "y": [0, 1]}
+            made = {"users": ["f0"], "num_samples": [2], "user_data": {"f0": of_writer}}
+            (tmp_path / part / "all_data.json").write_text(json.dumps(made))
+        config = resolved(data={"name": "femnist", "root": tmp_path}, partition={"name": "iid", "clients": 1})
+        names.append(default_name(config))
+    assert names[0] != names[1]
 
 
 def test_every_option_of_the_method_is_written_out():

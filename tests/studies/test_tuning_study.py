@@ -3,6 +3,7 @@
 import math
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from ray import tune
@@ -259,12 +260,15 @@ def finished(job: Job, score: float) -> None:
     write_json_atomically(job.folder / "summary.json", {"complete": True, "metric": "accuracy", "points": last})
 
 
-def proposing(folder: Path, samples: int) -> TuningStudy:
+RATES = tune.loguniform(1e-3, 1.0)
+
+
+def proposing(folder: Path, samples: int, rates: Any = RATES, seed: int = 90) -> TuningStudy:
     """A study whose first points are random and whose further ones are proposed."""
-    space = Space({"train.lr": tune.loguniform(1e-3, 1.0)})
+    space = Space({"train.lr": rates})
     own = ComparedMethod("local", "local").tuned_over(space, Config(), None, Tuning(search="optuna", samples=samples))
     plan = Plan("compare", None, Config(model="mlp").model_dump(mode="json"), [], search="optuna")
-    made = TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [90])
+    made = TuningStudy(plan, Config(seeds=[0], model="mlp"), [own], folder / "study", folder, [seed])
     made.metric = load("classification").primary
     return made
 
@@ -291,6 +295,17 @@ def test_points_are_proposed_until_there_are_enough_and_taken_up_by_the_next_com
     fewer = proposing(tmp_path, 2)
     fewer.recall()
     assert [point["train.lr"] for point in fewer.points["local"]] == few[:2]
+
+
+def test_points_of_another_space_or_by_other_seeds_are_not_taken_up(tmp_path):
+    (tmp_path / "study").mkdir()
+    rates = [0.001, 0.01, 0.1]
+    assert len(searched(proposing(tmp_path, 3, rates))) == 3
+    for others, seed, count in ((rates, 90, 3), (rates[:2], 90, 1), (rates, 91, 1)):
+        again = proposing(tmp_path, 3, others, seed)
+        assert again.points["local"] == [{"train.lr": 0.01}], "or nothing would be taken up anyway"
+        again.recall()
+        assert len(again.points["local"]) == count
 
 
 def test_the_files_of_a_job_that_is_done_are_read_once(tmp_path, monkeypatch):

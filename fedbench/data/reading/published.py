@@ -142,12 +142,19 @@ def read_published(name: str, folder: Path, options: Section, published: Publish
         check_pickles(published, folder)
     parts = read(name, folder, options)
     warnings, count = [*parts.warnings], parts.train + parts.test
-    if not published.pickled and (changed := files_with_wrong_checksum(published, folder)):
+    changed = [] if published.pickled else files_with_wrong_checksum(published, folder)
+    if changed:
         names = ", ".join(path.name for path in changed)
         warnings.append(f"not the published files (MD5 differs): {names}; a subset, or changed")
     if published.images and count != published.images:
         warnings.append(f"{count:,} samples, not the {published.images:,} that were published")
-    return replace(parts, mean=published.constants.mean, std=published.constants.std, warnings=tuple(warnings))
+    return replace(
+        parts,
+        mean=published.constants.mean,
+        std=published.constants.std,
+        warnings=tuple(warnings),
+        official=not changed and {path.name for path in entries(published, folder)} <= published.checksums().keys(),
+    )
 
 
 def folder_in_cache(name: str) -> Path:

@@ -40,6 +40,7 @@ def test_mnist_files_with_the_published_checksums_need_no_note(mnist_folder, loa
     assert (dataset.train_rows, dataset.test_rows, dataset.shape) == (20, 10, (1, 28, 28))
     assert dataset.labels[:10].tolist() == list(range(10))
     assert dataset.warnings == ()
+    assert dataset.official
     assert dataset.class_names == tuple("0123456789")
 
 
@@ -48,6 +49,7 @@ def test_real_subsets_are_read_with_a_note(shared, load):
     assert (dataset.train_rows, dataset.test_rows) == (10_000, 10_000)
     assert np.bincount(dataset.labels[10_000:]).tolist() == [980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009]
     assert "MD5 differs): train-images-idx3-ubyte.gz, train-labels-idx1-ubyte.gz; a subset" in dataset.warnings[0]
+    assert not dataset.official
     assert load("fmnist", root=shared / "fmnist").class_names[9] == "Ankle boot"
 
 

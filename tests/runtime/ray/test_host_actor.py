@@ -55,7 +55,7 @@ def test_a_host_takes_over_what_the_one_before_it_left_on_its_machine(setup, tmp
 
 def test_a_machine_without_the_data_says_so_and_begins_once_it_has_them(setup, tmp_path, local_ray, monkeypatch):
     references = {name: ray.put(content) for name, content in setup.data.files().items()}
-    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
+    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.content, (), ())
     monkeypatch.setenv("FEDBENCH_CACHE", str(tmp_path / "cache"))
     actor, there = HostActor(), address(tmp_path, "another")
     lacking = Setup(setup.config, 0, setup.partition, unseen)
@@ -66,6 +66,6 @@ def test_a_machine_without_the_data_says_so_and_begins_once_it_has_them(setup, t
 
 def test_what_a_machine_refuses_names_it(setup, tmp_path, local_ray, monkeypatch):
     monkeypatch.setenv("FEDBENCH_CACHE", "/proc/nowhere")
-    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.digest, (), ())
+    unseen = PreparedDataset(tmp_path / "unseen" / setup.data.folder.name, setup.data.content, (), ())
     with pytest.raises(ConfigError, match=r"^machine \S+: cache .*: cannot be written"):
         HostActor().begin(Setup(setup.config, 0, setup.partition, unseen), address(tmp_path, "another"), {})
