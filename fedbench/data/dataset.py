@@ -40,8 +40,8 @@ class Dataset:
     decisions: how it was read. warnings: remarks for readers of results; scaling: remarks
     on mean and std. folder: its place in the cache; a Dataset pickles as this folder, so all processes of a machine map
     one copy. table: the columns of a table, of which rows are made. equal: the rows that equal another, and the first
-    row that each equals, int64 [k, 2], or None. file_count: the number of files read. official: whether it is known to be
-    what its makers publish under its name.
+    row that each equals, int64 [k, 2], or None. file_count: the number of files read. official: whether it is known to
+    be what its makers publish under its name.
     """
 
     name: str

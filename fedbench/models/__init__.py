@@ -1,10 +1,11 @@
 """Networks: built-in ones by name, and any LightningModule as package.module:Class."""
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import is_dataclass
 from typing import TYPE_CHECKING, Any
 
+from fedbench.config.arguments import refuse_word
 from fedbench.errors import ConfigError, nearest, place_of
 from fedbench.import_string import OTHER_LIGHTNING, SAME_CLASSES, import_string
 from fedbench.plugins import PluginTable
@@ -62,7 +63,18 @@ def construct(name: str, value: Any) -> Any:
     kind = import_string(part_name(value), f"a part of model {name},")
     if not callable(kind):
         raise ConfigError(f"model {name}: {value['class_path']} is not a class")
-    return kind(**{key: construct(name, inner) for key, inner in (value.get("init_args") or {}).items()})
+    given = value.get("init_args") or {}
+    for key, parameter in _parameters(kind).items():
+        refuse_word(f"init_args.{key}", given.get(key), parameter, part_name(value))
+    return kind(**{key: construct(name, inner) for key, inner in given.items()})
+
+
+def _parameters(kind: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    """The arguments of a callable; of one in C, which may not tell them, none."""
+    try:
+        return inspect.signature(kind).parameters
+    except (TypeError, ValueError):
+        return {}
 
 
 def is_part(value: Any) -> bool:
@@ -147,6 +159,8 @@ def check_options(name: str, kind: "type[LightningModule]", options: dict[str, A
             hint = nearest(key, names) if names else "it has no options"
             hint += f" known: {', '.join(names)}" if hint.endswith("?") else ""
             raise ConfigError(f"unknown key model.{key}: {name} takes no such argument; {hint}")
+        if key in accepted:
+            refuse_word(f"model.{key}", options[key], accepted[key], name)
     for key, parameter in accepted.items():
         by_class = f"the class of an object is named by model.{key}.class_path, its arguments by model.{key}.init_args"
         if parameter.default is parameter.empty and key not in options:

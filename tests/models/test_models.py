@@ -100,7 +100,7 @@ def test_mistakes():
     assert "model.size = 'huge': tiny or small or base" in refused("vit", size="huge")
     assert "model.norm = 'layer': batch or none" in refused("alexnet", (3, 64, 64), norm="layer")
     assert "model.grey = True: repeat or native" in refused("resnet8", grey=True)
-    assert "model.pretrained = 'yes': True or False" in refused("resnet18", pretrained="yes")
+    assert "model.pretrained = 'yes': resnet18 takes true or false there" in refused("resnet18", pretrained="yes")
 
 
 @pytest.mark.parametrize(
@@ -130,5 +130,8 @@ def test_a_class_and_its_parts_as_lightning_cli_writes_them(monkeypatch):
     assert (asked.name, asked.options) == ("parts:Own", {"width": head})
     built_head = models.build(asked.name, classes=4, **asked.options).width
     assert (type(built_head), built_head.out_features) == (nn.Linear, 2)
+    worded = head["init_args"] | {"bias": "off"}
+    with pytest.raises(ConfigError, match=r"init_args.bias = 'off': parts:Head takes true or false there"):
+        models.build(asked.name, classes=4, width={"class_path": "parts.Head", "init_args": worded})
     with pytest.raises(ConfigError, match=r"a part of model parts:Own, 'parts:Hat': module parts has no Hat"):
         models.build(asked.name, classes=4, width={"class_path": "parts.Hat"})

@@ -21,6 +21,7 @@ import numpy as np
 from pydantic import Field
 
 from fedbench.config import DataConfig
+from fedbench.config.arguments import refuse_word
 from fedbench.config.section import make_section
 from fedbench.data.cache import Content, Source
 from fedbench.data.description import Decision
@@ -132,6 +133,8 @@ def factory_arguments(config: DataConfig, factory: Any) -> dict[str, Any]:
         if key not in accepted and not takes_any:
             keys = {*accepted, *readers, "root", "val", "task"} - {"train"}
             raise ConfigError(f"unknown key data.{key}: {config.name} takes no such argument; {nearest(key, keys)}")
+        if key in accepted:
+            refuse_word(f"data.{key}", arguments[key], accepted[key], config.name)
     return arguments
 
 

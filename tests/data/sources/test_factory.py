@@ -60,6 +60,8 @@ def test_a_factory_by_part_with_options(mine):
     assert load(size=7).train_rows == 7
     assert "unknown key data.sise" in refused(sise=7)
     assert "did you mean size or" in refused(sise=7)
+    mine.make = lambda train, scaled=True: toy(3)
+    assert refused(scaled="no") == "data.scaled = 'no': mine:make takes true or false there"
 
 
 def test_changed_data_are_read_again(mine):
