@@ -211,9 +211,10 @@ def _of_kind(study: Study, kind: str, rows: pd.DataFrame) -> Table:
     of_all = "over all test samples" if study.metric.over_samples else "over clients, weighted by their test samples,"
     over = f"{of_all} of a {kind}{seen}, and over seeds ± half of the 95 % interval"
     alike = set(study.estimators.values()) <= {SAMPLES}
+    names = dict(zip(rows["group"], rows["name"], strict=True))
     columns = [
-        Column[ScoreRow](f"class {name}" if kind == "class" else name, partial(_group_cell, study.metric, name))
-        for name in dict.fromkeys(rows["group"])
+        Column[ScoreRow](f"class {name}" if kind == "class" else name, partial(_group_cell, study.metric, group))
+        for group, name in names.items()
     ]
     points = dict.fromkeys([study.point, *(POINT_NAMES if len(study.ordered) == 1 else [])])
     places = {(method, point): ScoreRow(method, point, method, {}) for point in points for method in study.ordered}
@@ -274,8 +275,8 @@ def _newcomer_cell(metric: Metric, row: pd.Series | None) -> Cell:
     return _cell(metric, row, "mean", "high", title=title)
 
 
-def _group_cell(metric: Metric, name: str, scores: ScoreRow) -> Cell:
-    row = scores.rows.get(name)
+def _group_cell(metric: Metric, group: str, scores: ScoreRow) -> Cell:
+    row = scores.rows.get(group)
     if row is None:
         return Cell("")
     title = f"{row['samples']:.0f} samples of {row['clients']:.0f} clients"

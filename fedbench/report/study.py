@@ -107,7 +107,9 @@ class Study:
     @cached_property
     def groups(self) -> pd.DataFrame:
         """Scores per class and domain, if recorded."""
-        return group_table(self.metric, self.metrics, {method: self.runs[method].groups() for method in self.metrics})
+        groups = {method: self.runs[method].groups() for method in self.metrics}
+        names = next(iter(self.runs.values())).output_names if self.runs else []
+        return group_table(self.metric, self.metrics, groups, names)
 
     @cached_property
     def newcomers(self) -> pd.DataFrame:

@@ -1,6 +1,6 @@
 """Scores of labels, classes and domains, combined over clients and seeds."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import pandas as pd
 
@@ -9,15 +9,22 @@ from fedbench.results.statistics import INTERVAL_COLUMNS, interval, pooled_value
 from fedbench.results.tables import LAST, chosen_rows, clients_at
 from fedbench.tasks import Metric
 
-GROUP_COLUMNS = ["method", "point", "by", "group", *INTERVAL_COLUMNS, "client_mean", "samples", "clients"]
+GROUP_COLUMNS = ["method", "point", "by", "group", "name", *INTERVAL_COLUMNS, "client_mean", "samples", "clients"]
+
+NUMBERED = ("class", "label")
+"""Groups that are known by their number."""
 
 
 def group_table(
-    metric: Metric, metrics: Mapping[str, pd.DataFrame], groups: Mapping[str, pd.DataFrame]
+    metric: Metric,
+    metrics: Mapping[str, pd.DataFrame],
+    groups: Mapping[str, pd.DataFrame],
+    names: Sequence[str] = (),
 ) -> pd.DataFrame:
     """The test metric of each method, point, and label, class or domain, at the last round.
 
-    groups: `Records.groups` by method. Columns: method, point, by (`label`, `class` or `domain`), group, seeds (count);
+    groups: `Records.groups` by method. names: of the classes or labels, by number, if they have names of their own.
+    Columns: method, point, by (`label`, `class` or `domain`), group (a number, or a domain), its name, seeds (count);
     mean, sd, low, high over seeds of the score pooled over all test samples of the group (for labels: the mean over
     clients, weighted by their samples); client_mean, over the clients with such samples; samples and clients, means
     over seeds.
@@ -28,13 +35,15 @@ def group_table(
             clients_of_rounds = clients_at(frame, chosen_rows(metric, metrics[method], point, LAST))
             parts = sorted(clients_of_rounds.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
             keys = {"method": method, "point": point}
-            rows += [{**keys, "by": b, "group": g, **_row(metric, members)} for (b, g), members in parts]
+            for (by, group), members in parts:
+                name = names[int(group)] if by in NUMBERED and int(group) < len(names) else group
+                rows.append({**keys, "by": by, "group": group, "name": name, **_row(metric, members)})
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 
 
 def _sort_key(by: str, group: str) -> tuple[str, int, str]:
     """Sort key: classes and labels by number, domains by name."""
-    return by, int(group) if by in ("class", "label") else 0, group
+    return by, int(group) if by in NUMBERED else 0, group
 
 
 def _row(metric: Metric, members: pd.DataFrame) -> dict[str, float | None]:

@@ -242,6 +242,12 @@ class Records:
         return self._environment
 
     @property
+    def output_names(self) -> list[str]:
+        """The author's names of the classes or labels, by number; empty if they are their numbers."""
+        about = self.environment()
+        return [*map(str, about.get("class_names") or about.get("class_labels") or [])]
+
+    @property
     def is_pooled(self) -> bool:
         """Whether one model was trained on the data of all clients."""
         return bool(self.environment().get("pooled"))

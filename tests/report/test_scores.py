@@ -12,6 +12,7 @@ from fedbench.report.scores import (
     without_validation,
 )
 from fedbench.report.study import Study
+from fedbench.results.reader import Records
 from fedbench.results.tables import FinalScores, final_table
 from tests.report.conftest import add_newcomers
 from tests.report.reading import Make, page_of
@@ -126,6 +127,13 @@ def test_classes_and_domains_of_a_run_at_every_point(make_run: Make) -> None:
     assert sketch.title.startswith("525 samples of 5 clients; mean over clients ")
     assert page.sections.index("by-class") < page.sections.index("by-domain") < page.sections.index("curves")
     assert set(pd.read_csv(folder / "groups.csv")["group"]) == {"9", "10", "photo", "sketch"}
+
+
+def test_classes_are_called_as_the_data_call_them(make_run: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Records, "output_names", [f"kind {number}" for number in range(1, 12)])
+    study = Study.load(make_run(**BOTH))
+    assert of_groups(study)[0].heads == ["method", "class kind 10", "class kind 11"]
+    assert dict(zip(study.groups["group"], study.groups["name"], strict=True))["9"] == "kind 10"
 
 
 def test_those_of_a_comparison_at_its_point_the_best_method_first(make_comparison: Make) -> None:

@@ -37,6 +37,15 @@ def test_classes_come_in_the_order_of_their_numbers_and_one_seed_has_no_interval
     assert found[["sd", "low", "high"]].isna().all(axis=None)
 
 
+def test_classes_have_the_names_of_the_data_and_domains_their_own():
+    found = [(0, 2, 0, "after_fit", "class", "1", 0.5, 4), (0, 2, 0, "after_fit", "domain", "1", 0.5, 4)]
+    one = {"fedper": metrics({0: [0.5, 0.6], 1: [0.5, 0.6]})}
+    named = group_table(ACCURACY, one, {"fedper": rows(found)}, ["benign", "malignant"])
+    assert named["group"].tolist() == ["1", "1"]
+    assert named["name"].tolist() == ["malignant", "1"]
+    assert table(found)["name"].tolist() == ["1", "1"]
+
+
 def test_nothing_recorded_is_an_empty_table():
     assert table([]).empty
 
