@@ -111,7 +111,7 @@ class Records:
     def clients(self) -> pd.DataFrame:
         """clients.parquet: one row per seed, round, client and point; one column per split and metric. Cached.
 
-        test_n: samples behind the primary test metric, NaN if it is not a mean over samples.
+        test_n: samples behind the primary test metric, NaN if it is a mean over batches.
         """
         return self._clients.copy()
 

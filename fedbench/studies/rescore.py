@@ -1,6 +1,6 @@
 """Scores kept predictions by any metric, without training."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from fedbench.config.schema import EvaluateConfig
 from fedbench.config.section import make_section
 from fedbench.errors import ConfigError
+from fedbench.results.estimators import SAMPLES
 from fedbench.results.plan import Plan
 from fedbench.results.predictions import PREDICTIONS_FOLDER, Predictions, read_predictions
 from fedbench.results.reader import Records
@@ -27,17 +28,22 @@ def rescore(folder: str | Path, metrics: Sequence[str | Callable[..., Any]] | st
     """Metrics of the predictions that a run, or the final runs of a study, kept with `save_predictions`.
 
     metrics: of the task, package.module:function, or functions; a single one needs no list. Columns: method, seed,
-    point, client (-1: the test samples of all clients together), metric, value (NaN if unknown), n (samples). Raises
-    ConfigError if there are no predictions.
+    point, client (-1: the test samples of all clients together), metric, value (NaN if unknown), n (samples). Clients'
+    accuracies are means over batches if the run's are, and losses those that it recorded. Raises ConfigError if there
+    are no predictions.
     """
     folder, names = Path(folder), make_section(EvaluateConfig, {"metrics": metrics}, "evaluate.").metrics
     scored = []
     for method, run in _runs(folder):
-        task = Records(run).task().with_metrics(names)
+        records = Records(run)
+        task, batch, losses = records.task().with_metrics(names), _batch_size(records), _recorded_losses(records)
         for (seed, point), predictions in read_predictions(run).items():
-            clients = dict.fromkeys(predictions.clients.tolist())
-            parts = {POOLED: predictions} | {client: predictions.of(client) for client in clients}
-            scored += [((method, seed, point, client), _score(task, own), len(own)) for client, own in parts.items()]
+            parts = {client: predictions.of(client) for client in dict.fromkeys(predictions.clients.tolist())}
+            scores = {client: _score(task, own, batch) for client, own in parts.items()}
+            scores = {POOLED: _score(task, predictions)} | scores
+            _take_losses(scores, task.loss_metric, losses.get((seed, point), {}))
+            parts[POOLED] = predictions
+            scored += [((method, seed, point, client), own, len(parts[client])) for client, own in scores.items()]
     rows = [(*place, name, mean_of(score, name), count) for name in names for place, score, count in scored]
     return pd.DataFrame(rows, columns=COLUMNS)
 
@@ -65,9 +71,37 @@ def summary(folder: str | Path, table: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=["metric", "method", "point", "seeds", "mean", "worst_tenth", "pooled"])
 
 
-def _score(task: Task, predictions: Predictions) -> Score:
+def _batch_size(records: Records) -> int | None:
+    """The size of batches over which clients' accuracies are means, if they are."""
+    return int(records.config()["evaluate"]["batch_size"]) if records.estimator() != SAMPLES else None
+
+
+def _recorded_losses(records: Records) -> dict[tuple[int, str], dict[int, float]]:
+    """By seed and point, each client's loss on test samples at the last round."""
+    frame, column = records.clients(), f"test_{records.task().loss_metric}"
+    last = frame[frame["round"] == frame.groupby("seed")["round"].transform("max")]
+    return {
+        (int(str(seed)), str(point)): dict(zip(own["client"].tolist(), own[column].tolist(), strict=True))
+        for (seed, point), own in last.groupby(["seed", "point"])
+    }
+
+
+def _take_losses(scores: dict[int, Score], name: str, losses: Mapping[int, float]) -> None:
+    """Puts recorded losses in the place of those of outputs, which may be no scores, such as fedproto's distances."""
+    known = {client: score for client, score in scores.items() if client in losses and name in score}
+    for client, score in known.items():
+        score[name] = (losses[client] * score[name][1], score[name][1])
+    if len(known) == len(scores) - 1:
+        sums, counts = zip(*(score[name] for score in known.values()), strict=True)
+        scores[POOLED][name] = (sum(sums), sum(counts))
+
+
+def _score(task: Task, predictions: Predictions, batch: int | None = None) -> Score:
+    """The score of outputs. batch: the size of batches over which accuracy is a mean; None: over samples."""
     outputs, targets = torch.from_numpy(predictions.outputs), torch.from_numpy(predictions.targets)
-    return task.score_all([(outputs, targets)], torch.float32)
+    size = batch or max(1, len(predictions))
+    batches = [*zip(outputs.split(size), targets.split(size), strict=True)]
+    return task.score_all(batches, torch.float32, by_batches=batch is not None)
 
 
 def _runs(folder: Path) -> Iterator[tuple[str, Path]]:

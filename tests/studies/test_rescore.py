@@ -40,6 +40,21 @@ def test_values_are_those_of_the_run(kept):
         np.testing.assert_allclose(both["value"], both[f"test_{name}"], rtol=1e-6)
 
 
+@pytest.mark.parametrize(("method", "accuracy"), [("fedproto", "samples"), ("fedper", "batches")])
+def test_losses_of_outputs_that_are_no_scores_and_means_over_batches_are_those_of_the_run(method, accuracy, tmp_path):
+    import fedbench
+
+    asked = small(method, rounds=1, save_predictions=True, evaluate={"accuracy": accuracy, "batch_size": 7})
+    folder = run(asked.model_copy(update={"out": tmp_path / "run"}), report=False).folder
+    table, recorded = rescore(folder, ["loss", "accuracy"]), fedbench.load(folder).clients
+    for name in ("loss", "accuracy"):
+        both = table[table["metric"] == name].merge(recorded, on=["seed", "point", "client"])
+        np.testing.assert_allclose(both["value"], both[f"test_{name}"], rtol=1e-5)
+    losses = table[table["metric"] == "loss"].query("point == 'after_fit'").set_index("client")
+    own = losses.drop(POOLED)
+    assert losses.loc[POOLED, "value"] == pytest.approx(np.average(own["value"], weights=own["n"]), rel=1e-5)
+
+
 def test_a_single_metric_needs_no_list_and_may_be_a_function(kept):
     whole = rescore(kept, ["top5", OWN])
     for metrics in (f"top5,{OWN}", ("top5", half_score)):
