@@ -36,7 +36,7 @@ def group_table(
             parts = sorted(clients_of_rounds.groupby(["by", "group"]), key=lambda part: _sort_key(*map(str, part[0])))
             keys = {"method": method, "point": point}
             for (by, group), members in parts:
-                name = names[int(group)] if by in NUMBERED and int(group) < len(names) else group
+                name = names[int(str(group))] if by in NUMBERED and int(str(group)) < len(names) else group
                 rows.append({**keys, "by": by, "group": group, "name": name, **_row(metric, members)})
     return pd.DataFrame(rows, columns=GROUP_COLUMNS)
 

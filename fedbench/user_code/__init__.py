@@ -19,7 +19,8 @@ from fedbench.errors import ConfigError
 from fedbench.import_string import AT, is_held, keep, kept_name, only_here, own_object
 from fedbench.user_code.files import Module, hash_of, is_own, on_disk, with_imports
 from fedbench.user_code.given_data import GivenData
-from fedbench.user_code.objects import Walk, loaded_differences
+from fedbench.user_code.module_source import loaded_differences
+from fedbench.user_code.objects import Walk
 
 
 @dataclass(frozen=True)

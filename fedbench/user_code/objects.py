@@ -1,24 +1,19 @@
-"""What this process has in memory: hashes of objects that no file defines completely, such as a notebook's class, and
-where loaded modules differ from their source."""
+"""What this process has in memory: hashes of objects that no file defines completely, such as a notebook's class."""
 
 import dis
 import sys
-from abc import ABCMeta
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from copyreg import dispatch_table
-from functools import cache, cached_property, partial, partialmethod
+from functools import cached_property
 from hashlib import sha256
-from importlib.machinery import SourceFileLoader
 from inspect import CO_OPTIMIZED
-from itertools import pairwise
 from pathlib import Path
 from types import BuiltinFunctionType, CodeType, FunctionType, MappingProxyType, MethodType, ModuleType
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary
 
-from fedbench.import_string import MAIN, attribute, is_held
-from fedbench.user_code.files import IMPORTERS, Module, hash_of, is_own
+from fedbench.import_string import MAIN, is_held
+from fedbench.user_code.files import IMPORTERS, hash_of, is_own
 
 LITERAL_TYPES = (int, float, complex, str, bool, type(None), type(Ellipsis))
 WEAK = (ReferenceType, WeakKeyDictionary, WeakSet, WeakValueDictionary)
@@ -233,112 +228,3 @@ def _mapped_file(value: Any) -> tuple[Any, ...] | None:
         return None
     file = Path(str(value.filename)).stat()
     return file.st_size, file.st_mtime_ns, value.offset, value.shape, value.dtype.str
-
-
-CONSTANTS = {*LITERAL_TYPES, bytes, tuple}
-WRAPPERS = (staticmethod, classmethod, property, cached_property, partial, partialmethod)
-DYNAMIC = {"setattr", "globals", "vars", "locals", "exec"}
-"""Functions that may give a value to any name."""
-FUNCTION, IMPORT = object(), object()
-
-
-class ModuleSource(NamedTuple):
-    """What the source of a module says.
-
-    names: of the module. functions: fingerprints by qualified name. values: what the module or a class, by its name,
-    gives to a name once: a constant, FUNCTION without decorators, or IMPORT. written: names that functions set.
-    """
-
-    names: set[str]
-    functions: dict[str, set[str]]
-    values: dict[tuple[str, str], Any]
-    written: set[str]
-
-
-def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str]]:
-    """The names of loaded modules that differ from the source, with fingerprints.
-
-    Compared are functions, and constants that no function sets; not defaults, lists, and what is computed.
-    """
-    sources = {name: own for name, module in modules.items() if _is_loaded(name) and (own := _parse(module.source))}
-    files = {sys.modules[name].__file__: source.functions for name, source in sources.items()}
-    written = set[str]().union(*(source.written for source in sources.values()))
-    differences: dict[str, dict[str, str]] = {name: {} for name in sources}
-    for name, source in sources.items():
-        module = sys.modules[name]
-        for function in _functions([vars(module).get(key) for key in source.names], sources):
-            code, digest = function.__code__, code_fingerprint(function.__code__)
-            if code.co_filename in files and digest not in files[code.co_filename].get(code.co_qualname, ()):
-                differences[name][function.__qualname__] = digest
-        for (scope, key), value in source.values.items():
-            owner: Any = attribute(module, scope) if scope else module
-            if key in written or type(owner) not in (ModuleType, type, ABCMeta) or key not in vars(owner):
-                continue
-            held = vars(owner)[key]
-            if value is IMPORT:
-                homes = (sys.modules[home] for home in sources if f"{home}.{key}" in modules[name].imports)
-                value = next((attribute(home, key) for home in homes), held)
-            differs = {type(held), type(value)} <= CONSTANTS and Walk(held).fingerprint != Walk(value).fingerprint
-            if value is FUNCTION:
-                differs = all(one.__code__.co_filename != module.__file__ for one in _functions([held], sources))
-            if differs:
-                differences[name][f"{scope}.{key}".strip(".")] = Walk(held).fingerprint
-    return {name: changes for name, changes in differences.items() if changes}
-
-
-def _is_loaded(name: str) -> bool:
-    """Whether a module was imported completely by Python itself; other loaders may compile its file differently."""
-    module = sys.modules.get(name)
-    spec: Any = getattr(module, "__spec__", None)
-    is_plain = type(module) is ModuleType and spec is not None and spec.name == module.__name__ == name
-    return is_plain and type(spec.loader) is SourceFileLoader and not getattr(spec, "_initializing", False)
-
-
-@cache
-def _parse(source: bytes | None) -> ModuleSource | None:
-    """None without a source, as of installed packages, or if it cannot be compiled."""
-    if source is None:
-        return None
-    try:
-        codes = [*codes_in(compile(source, "", "exec", dont_inherit=True))]
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-    module = ModuleSource(set(), {}, {}, set())
-    for code in codes:
-        module.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
-        steps, scope = [*dis.get_instructions(code)], "" if code.co_name == "<module>" else code.co_qualname
-        times = Counter(step.argval for step in steps if step.opname in ("STORE_NAME", "DELETE_NAME"))
-        module.names.update(() if scope else times)
-        for before, step in pairwise(steps):
-            if step.opname in ("STORE_GLOBAL", "STORE_ATTR") and before.argval != "self":
-                module.written.add(step.argval)
-            elif step.opname == "STORE_NAME" and times[step.argval] == 1 and "__" not in step.argval:
-                if before.opname in ("LOAD_CONST", "LOAD_SMALL_INT"):
-                    module.values[scope, step.argval] = before.argval
-                elif before.opname in ("MAKE_FUNCTION", "SET_FUNCTION_ATTRIBUTE", "IMPORT_FROM"):
-                    module.values[scope, step.argval] = IMPORT if before.opname == "IMPORT_FROM" else FUNCTION
-    if any(DYNAMIC & {*code.co_names} or ("*",) in code.co_consts for code in codes):
-        module.values.clear()
-    return module
-
-
-def code_fingerprint(code: CodeType) -> str:
-    """The fingerprint of a function's code, with nested functions."""
-    return Walk([(code_signature(one), constants(one)) for one in codes_in(code)]).fingerprint
-
-
-def _functions(left: list[Any], modules: Mapping[str, Any]) -> Iterator[FunctionType]:
-    """The functions in these values and in classes of these modules, as far as decorators expose them."""
-    seen = set[int]()
-    while left:
-        value = left.pop()
-        if id(value) in seen:
-            continue
-        seen.add(id(value))
-        if isinstance(value, FunctionType):
-            yield value
-        if isinstance(value, type) and value.__module__ in modules:
-            left += [*vars(value).values(), *value.__bases__]
-        if isinstance(value, WRAPPERS):
-            left += [getattr(value, name, None) for name in ("__func__", "fget", "fset", "fdel", "func")]
-        left.append(getattr(value, "__dict__", {}).get("__wrapped__"))
