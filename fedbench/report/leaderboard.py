@@ -17,6 +17,7 @@ from fedbench.results.remarks import beside_row
 from fedbench.results.rotations import DIGITS
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
+from fedbench.results.summary import OF_PARTICIPANTS
 from fedbench.results.tables import BASELINE, LAST, known_interval
 from fedbench.results.unscored import scored_counts
 from fedbench.results.verdict import Bound, Verdict
@@ -140,12 +141,8 @@ class LeaderboardRow:
         return known or (None, None)
 
 
-OF_PARTICIPANTS = ("bytes_up", "bytes_down", "steps")
-"""Costs of a round that clients have which take part in it."""
-
-
 def run_cost(study: Study, label: str, *names: str) -> float | None:
-    """The sum of costs of a method's whole run, from those of a round; unknown if the first is."""
+    """The sum of costs of a method's whole run, mean over clients if they are of clients; unknown if the first is."""
     cost, rounds = study.summaries[label], study.runs[label].config().get("rounds") or 0
     shares = {name: cost.get("participation") or 1.0 for name in OF_PARTICIPANTS}
     costs = [(cost.get(name) or 0) * rounds * shares.get(name, 1.0) for name in names]

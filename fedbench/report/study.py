@@ -98,7 +98,7 @@ class Study:
 
     @cached_property
     def costs(self) -> dict[str, pd.DataFrame]:
-        """By method, what a participant has spent so far, beside the score at the study's point."""
+        """By method, what a client has spent so far, mean over clients, beside the score at the study's point."""
         return {
             method: cost_so_far(self.runs[method], self.curves[method, self.point], method in self.plan.references)
             for method in self.metrics

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from fedbench.results.reader import Records
-from fedbench.results.summary import participation, per_participant
+from fedbench.results.summary import costs_of_a_client
 from fedbench.tasks import Metric
 
 
@@ -35,17 +35,16 @@ def over_seeds(metrics: pd.DataFrame, column: str) -> pd.DataFrame:
 def cost_so_far(run: Records, scores: pd.DataFrame, pooled: bool) -> pd.DataFrame:
     """The cost of a client so far, mean over clients and seeds, beside the score as shown.
 
-    scores: the run's `seed_curve`. pooled: whether one model was trained on the data of all clients. Rounds that were
-    not evaluated count as the next one that was. Columns: round, sent (bytes, both ways), steps (of gradients), score.
+    scores: the run's `seed_curve`. pooled: whether one model was trained on the data of all clients. Columns: round,
+    sent (bytes, both ways), steps (of gradients), score.
     """
     metrics = run.metrics()
     rows = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]  # in the order of seeds and rounds
     seeds, rounds = rows["seed"].to_numpy(), rows["round"].to_numpy()
-    clients, config = run.clients(), run.config()
-    shares = per_participant(clients, config, rows, pooled).fillna(0) * participation(clients, config, rows, pooled)
+    shares = costs_of_a_client(run.clients(), run.config(), rows, pooled).fillna(0)
     costs = np.column_stack([shares["bytes_up"] + shares["bytes_down"], shares["steps"]])  # [rows, 2]
     for of_seed in (seeds == seed for seed in np.unique(seeds)):
-        costs[of_seed] = (costs[of_seed] * np.diff(rounds[of_seed], prepend=0)[:, None]).cumsum(axis=0)
+        costs[of_seed] = costs[of_seed].cumsum(axis=0)
     means = pd.DataFrame(costs, columns=["sent", "steps"]).groupby(rounds).mean()
     curve = scores.loc[scores["round"].isin(means.index), ["round", "mean"]].rename(columns={"mean": "score"})
     return means.loc[curve["round"]].rename_axis("round").reset_index().assign(score=curve["score"].to_numpy())

@@ -79,7 +79,7 @@ def rows_by_round(rows: Iterable[LoggedRow]) -> dict[int, list[LoggedRow]]:
 class CumulativeCosts:
     """Cumulative bytes (both ways) and gradient steps of all clients.
 
-    A round without evaluation has no line; it counts with the cost of the next evaluated one.
+    A round without evaluation has no line: its costs are in the mean that the next line has.
     """
 
     def __init__(self) -> None:

@@ -27,7 +27,9 @@ COMMON = "common"
 """The split of the test samples of all clients together, which is recorded with `evaluate.common_test`."""
 POOLED = "pooled"
 """Begins the key of the primary metric over the test samples of all clients together, if it is no mean over samples."""
-COST_KEYS = ("train_loss", "steps", "bytes_up", "bytes_down")
+SUMMED_COSTS = ("steps", "bytes_up", "bytes_down")
+"""Costs that add up over rounds; a line has their mean over the rounds since the line before."""
+COST_KEYS = ("train_loss", *SUMMED_COSTS)
 TIMINGS = (
     *("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy"),
     *("rss_mb", "gpu_mb"),
@@ -178,7 +180,7 @@ def metrics_line(
 ) -> MetricsLine:
     """A line with its keys in order; what only some lines have comes last.
 
-    scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: of a round, at after_fit only.
+    scores: means over clients; shares, such as accuracies, are in [0, 1]. costs: at after_fit only.
     """
     known, spent = (
         {key: scores.get(key) for key in score_keys(task)},

@@ -27,6 +27,8 @@ RECORDS = (
     *("partition.json", "partition.npz", "environment.json", "config.yaml"),
 )
 """Files of a finished run that never change again."""
+OF_PARTICIPANTS = ("bytes_up", "bytes_down", "steps")
+"""Costs of a round that clients have which take part in it."""
 
 
 def write_summary(run: Records, warnings: Sequence[str]) -> None:
@@ -120,15 +122,15 @@ def _intervals(known: FinalScores, point: str, choice: str) -> dict[str, Any]:
 def _cost(
     run: Records, clients: pd.DataFrame, config: dict[str, Any], metrics: pd.DataFrame, pooled: bool
 ) -> dict[str, Any]:
-    """Bytes and steps per client and participated round, and the share of clients in a round.
+    """Bytes and steps of a participant of a round, and the share of clients in a round.
 
-    Seconds are the median over rounds, which ignores warm-up.
+    Each times that share and the rounds is what the run has cost a client, mean over all. Seconds are the median over
+    rounds, which ignores warm-up.
     """
     rounds = metrics[(metrics["point"] == "after_fit") & (metrics["round"] > 0)]
-    shares = per_participant(clients, config, rounds, pooled)
     seconds = run.timings()[["total", "cpu"]].apply(pd.to_numeric).median()
     cost = {
-        **shares.mean().to_dict(),
+        **per_participant(clients, config, rounds, pooled),
         "participation": participation(clients, config, rounds, pooled),
         "seconds_per_round": seconds["total"],
         "cpu_seconds_per_round": seconds["cpu"],
@@ -136,22 +138,48 @@ def _cost(
     return {str(key): None if pd.isna(value) else float(value) for key, value in cost.items()}
 
 
-def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> pd.DataFrame:
-    """bytes_up, bytes_down and steps of a participant in each of these rounds (rows of metrics).
+def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> pd.Series:
+    """bytes_up, bytes_down and steps of a participant of a round: the sums over rounds by the number of participants.
 
-    pooled: whether a single model was trained on the data of all clients; its own steps count whole.
+    rounds: rows of metrics. pooled: whether a single model was trained on the data of all clients; its own steps count
+    whole.
     """
-    shares = rounds[["bytes_up", "bytes_down", "steps"]].div(counted_participants(clients, config, rounds), axis=0)
-    return shares.assign(steps=rounds["steps"]) if pooled else shares
+    costs, behind = rounds[[*OF_PARTICIPANTS]], rounds_behind(rounds)
+    shared = costs.notna().mul(counted_participants(clients, config, rounds) * behind, axis=0)
+    if pooled:
+        shared["steps"] = costs["steps"].notna() * behind
+    return costs.mul(behind, axis=0).sum() / shared.sum()
 
 
 def participation(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool) -> float:
-    """The share of clients that take part in a round, mean over these rounds (rows of metrics); 1 if unknown.
+    """The share of clients that take part in a round, mean over all rounds; 1 if unknown.
 
-    pooled: whether a single model was trained on the data of all clients, which counts as one that always does.
+    rounds: rows of metrics. pooled: whether a single model was trained on the data of all clients, which counts as one
+    that always does.
     """
-    total = _trained_clients(config)
-    return 1.0 if pooled or not total else float((counted_participants(clients, config, rounds) / total).mean())
+    total, behind = _trained_clients(config), rounds_behind(rounds)
+    if pooled or not total:
+        return 1.0
+    shared = counted_participants(clients, config, rounds) * behind
+    return float(shared.sum() / (total * behind.sum())) if len(rounds) else nan
+
+
+def costs_of_a_client(
+    clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame, pooled: bool
+) -> pd.DataFrame:
+    """bytes_up, bytes_down and steps of a client, mean over all, in the rounds for which each row of metrics stands.
+
+    pooled: as in `per_participant`; of such a run, and if the number of clients is unknown, mean over participants.
+    """
+    total = None if pooled else _trained_clients(config)
+    costs = rounds[[*OF_PARTICIPANTS]].mul(rounds_behind(rounds), axis=0)
+    shares = costs.div(total or counted_participants(clients, config, rounds), axis=0)
+    return shares.assign(steps=costs["steps"]) if pooled else shares
+
+
+def rounds_behind(rounds: pd.DataFrame) -> pd.Series:
+    """For how many rounds the costs in each of these rows of metrics stand: those since its seed's row before."""
+    return (rounds["round"] - rounds.groupby("seed")["round"].shift(fill_value=0)).astype(float)
 
 
 def _trained_clients(config: dict[str, Any]) -> int | None:
@@ -164,14 +192,21 @@ def _trained_clients(config: dict[str, Any]) -> int | None:
 def counted_participants(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.DataFrame) -> pd.Series:
     """The number of participants of each of these rounds (rows of metrics), aligned to their index.
 
-    Counted if every client was evaluated, else taken from the configuration.
+    Counted where the rows of clients tell all of them, else as many as the configuration has drawn.
     """
     total, share = _trained_clients(config), config.get("participation") or 1.0
     drawn = rounds["clients"].map(lambda clients: float(count_of(total or clients, share)))
-    if (config.get("evaluate") or {}).get("clients") not in (None, "all"):
+    if not _tells_participants(config):
         return drawn
     took_part = clients["participated"].to_numpy(dtype=bool)
     known = clients.loc[took_part, ["seed", "round", "client"]].drop_duplicates()
     counted = Counter(zip(known["seed"].tolist(), known["round"].tolist(), strict=True))
     keys = zip(rounds["seed"].tolist(), rounds["round"].tolist(), strict=True)
     return pd.Series([float(counted.get(key, nan)) for key in keys], rounds.index, dtype=float).fillna(drawn)
+
+
+def _tells_participants(config: dict[str, Any]) -> bool:
+    """Whether every participant has rows that say so: all are evaluated, none is malicious, and no upload gets lost."""
+    are_evaluated = (config.get("evaluate") or {}).get("clients") in (None, "all")
+    attack = (config.get("attack") or {}).get("name") or "none"
+    return are_evaluated and attack == "none" and not config.get("dropout")

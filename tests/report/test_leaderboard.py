@@ -1,9 +1,14 @@
 """The order of a comparison's methods, and the verdicts on each."""
 
+from pathlib import Path
+
 import pytest
 
-from fedbench.report.leaderboard import first_reaching, leaderboard, sequential_order
+from fedbench.report.leaderboard import first_reaching, leaderboard, run_cost, sequential_order
 from fedbench.report.study import Study
+from fedbench.results.logged import CumulativeCosts, rows_by_round
+from fedbench.studies.run import run
+from tests.runtime.rounds import small
 
 LEVELS = {"local": 0.7, "fedper": 0.8, "fedcac": 0.85, "centralized": 0.95}
 
@@ -52,3 +57,36 @@ def test_a_pair_has_one_p_wherever_it_is_shown(make_comparison, alone):
 def test_methods_are_ordered_by_their_paired_difference(sequential):
     study = sequential()
     assert sequential_order(study, study.sequential_test) == ["fedcac", "fedper", "local", "centralized"]
+
+
+def costs_of(folder: Path, label: str) -> list[float]:
+    """Bytes and steps of a client in a whole run, as each place that shows them does."""
+    study, spent = Study.load(folder), CumulativeCosts()
+    for number, lines in rows_by_round(study.runs[label].metrics().to_dict("records")).items():
+        spent.note(number, lines)
+    *_, so_far = study.costs[label][["sent", "steps"]].to_numpy().tolist()
+    return [
+        *(run_cost(study, label, "bytes_up", "bytes_down"), run_cost(study, label, "steps")),
+        *so_far,
+        *(total / 5 for total in spent.until(10).values()),
+    ]
+
+
+SOME_ROUNDS_COST_MORE = {
+    "lg-fedavg": {"method__pretrain_rounds": 4},
+    "fedct": {"method__communication_period": 5, "method__first_vote": 5},
+    "fedavg": {"participation": 0.4, "dropout": 0.3, "stragglers": {"share": 0.5}},
+}
+
+
+@pytest.mark.parametrize("method", SOME_ROUNDS_COST_MORE)
+def test_what_a_run_costs_does_not_depend_on_the_rounds_that_are_evaluated(method, tmp_path):
+    found = []
+    for every in (1, 3, 5):
+        more = {"evaluate__every": every, "out": tmp_path / str(every), **SOME_ROUNDS_COST_MORE[method]}
+        asked = small(method, rounds=10, partition__clients=5, **more)
+        found.append(costs_of(run(asked, report=False).folder, method))
+    lines = Study.load(tmp_path / "1").runs[method].metrics().query("point == 'after_fit'")
+    true = [lines[["bytes_up", "bytes_down"]].sum().sum() / 5, lines["steps"].sum() / 5]
+    assert found == [pytest.approx(3 * true, rel=1e-12)] * 3
+    assert lines["bytes_up"].nunique() > 1, "not all rounds cost the same"

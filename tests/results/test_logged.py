@@ -37,7 +37,7 @@ def test_what_was_spent_is_summed_over_rounds_and_a_round_told_again_counts_once
     assert [spent.until(number) for number in (1, 2, 3)] == [{"bytes": 8 * n, "steps": 5 * n} for n in (1, 2, 3)]
 
 
-def test_rounds_that_were_not_evaluated_cost_what_the_next_evaluated_one_did():
+def test_a_line_stands_for_the_rounds_since_the_line_before():
     spent = CumulativeCosts()
     for number in (0, 5, 10):
         spent.note(number, [line(0, number, "after_fit", 0.5, costs=dict(steps=number, bytes_up=1, bytes_down=2))])

@@ -10,7 +10,9 @@ from fedbench.results import files
 from fedbench.results.reader import Records
 from fedbench.results.schema import CLIENTS_SCHEMA
 from fedbench.results.summary import summarise
+from fedbench.studies.run import run
 from tests.results.lines import clients, line
+from tests.runtime.rounds import small
 
 
 def test_summary_of_last_and_best_round(folder: Path) -> None:
@@ -48,6 +50,44 @@ def test_summary_costs_are_per_participant_and_round(folder: Path) -> None:
     assert found["participation"] == 2 / Config().partition.clients
     (folder / "config.yaml").write_text(Config(rounds=3, partition={"clients": 4}).to_yaml())
     assert summarise(Records(folder))["participation"] == 0.5
+
+
+def test_a_line_weighs_as_much_as_the_rounds_for_which_it_stands(folder: Path) -> None:
+    sent = {3: 100, 6: 200, 9: 300, 10: 1000}
+    files.append_lines(
+        folder / "metrics.jsonl", [line(0, r, "after_fit", 0.5, costs=dict(bytes_up=sent[r])) for r in sent]
+    )
+    took_part = [(0, r, c, "after_fit", "test", "accuracy", 0.5, 10, c < (r + 1) // 3) for r in sent for c in range(4)]
+    files.write_parquet_atomically(folder / "clients.parquet", clients(took_part), CLIENTS_SCHEMA)
+    (folder / "config.yaml").write_text(Config(rounds=10, partition={"clients": 4}).to_yaml())
+    found = summarise(Records(folder))
+    assert found["bytes_up"] == (3 * 100 + 3 * 200 + 3 * 300 + 1000) / (3 * 1 + 3 * 2 + 3 * 3 + 3)
+    assert found["participation"] == (3 * 1 + 3 * 2 + 3 * 3 + 3) / 40
+    assert found["bytes_down"] is None
+    assert 10 * found["participation"] * found["bytes_up"] == pytest.approx(2800 / 4)
+
+
+ATTACK = {"name": "sign-flip", "share": 0.4}
+
+
+@pytest.mark.parametrize(
+    "fleet",
+    [
+        {"attack": ATTACK},
+        {"dropout": 0.5},
+        {"attack": ATTACK, "dropout": 0.5},
+        {"attack": ATTACK, "evaluate": {"clients": 5}},
+    ],
+)
+@pytest.mark.parametrize("participation", [1.0, 0.4])
+def test_malicious_clients_and_those_whose_upload_gets_lost_take_part(fleet, participation, tmp_path) -> None:
+    result = run(small(out=tmp_path, participation=participation, **fleet), report=False)
+    found, lines = result.summary, result.metrics[result.metrics["point"] == "after_fit"]
+    model = 4 * (64 * 16 + 16 + 16 * 10 + 10)
+    assert (found["bytes_down"], found["participation"]) == (model, participation)
+    assert (found["bytes_up"] == model) != ("dropout" in fleet), "what is lost does not count as sent"
+    for name in ("bytes_up", "bytes_down", "steps"):
+        assert found[name] * participation * len(lines) == pytest.approx(lines[name].sum() / 10)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fedbench.methods.base import Method
-from fedbench.results.schema import COST_KEYS
 from fedbench.runtime.evaluation.pooled_validation import PooledValidation
 from fedbench.runtime.exchange import Report, Scores
 from fedbench.runtime.observers.observer import EvaluatedRound, PointScores
@@ -44,8 +43,7 @@ class RunScores:
 
     def evaluated(self, record: RoundRecord, reports: Sequence[Report], pooled: Mapping[str, float]) -> EvaluatedRound:
         """The scores of a round. pooled: the primary metric over the test samples of all, by point, if it is known."""
-        costs = {name: getattr(record, name) for name in COST_KEYS}
-        points = []
+        costs, points = record.costs(), list[PointScores]()
         for point, scores in self._by_point(reports).items():
             more: dict[str, Any] = {"costs": costs} if point == "after_fit" else {}
             more |= {"pooled": pooled.get(point), "failed": record.failed}

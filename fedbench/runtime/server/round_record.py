@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from fedbench.methods.messages import Upload
+from fedbench.results.schema import SUMMED_COSTS
 from fedbench.runtime.exchange import POOLED, ClientTask, Report
 from fedbench.runtime.uploads.step import Delivery
 from fedbench.runtime.uploads.sums import Total
@@ -54,8 +55,9 @@ class RoundRecord:
 
     idle: number of rounds so far in which no client took a gradient step. failing: the cause for which all
     participants failed, and the clients it has hit since a client last completed a fit. extra_pass: whether one
-    followed the round. private_steps: of every client, in all rounds so far, if epsilon depends on them. fits: of every
-    client that was to train, empty once it has completed a fit, before that why its last one failed.
+    followed the round. earlier: the sums of steps and bytes over the rounds between the last evaluated one and this
+    one; earlier_rounds: their number. private_steps: of every client, in all rounds so far, if epsilon depends on them.
+    fits: of every client that was to train, empty once it has completed a fit, before that why its last one failed.
     """
 
     number: int = 0
@@ -67,10 +69,20 @@ class RoundRecord:
     steps: int = 0
     bytes_up: int = 0
     bytes_down: int = 0
+    earlier: dict[str, int] = field(default_factory=dict)
+    earlier_rounds: int = 0
     failed: list[tuple[int, str]] = field(default_factory=list)
     traces: dict[tuple[int, str], float] = field(default_factory=dict)
     private_steps: dict[int, int] = field(default_factory=dict)
     fits: dict[int, str] = field(default_factory=dict)
+
+    def costs(self) -> dict[str, float | None]:
+        """The costs in the line of this round: its loss, and means over all rounds since the last evaluated one.
+
+        So the costs of a run do not depend on which of its rounds are evaluated.
+        """
+        means = {name: _mean(total, self.earlier_rounds + 1) for name, total in self._sums().items()}
+        return {"train_loss": self.train_loss, **means}
 
     def failures_with_round(self) -> list[tuple[int, str]]:
         """The failures of a round that is not evaluated, to be reported with a later one."""
@@ -83,6 +95,7 @@ class RoundRecord:
         losses = [report.loss for report in training.fits if report.loss is not None]
         pooled, first = POOLED in training.trainers, training.round == 1
         known = self if first else RoundRecord()  # bytes of an extra pass before round 1 count as round 1's
+        is_told = first or was_evaluated
         return RoundRecord(
             number=training.round,
             idle=self.idle + (not training.fits),
@@ -91,12 +104,23 @@ class RoundRecord:
             steps=sum(report.steps for report in training.fits),
             bytes_up=known.bytes_up + sum(upload.nbytes for upload in training.uploads),
             bytes_down=known.bytes_down + sum(task.message.nbytes for task in training.tasks if task.train),
+            earlier={} if is_told else self._sums(),
+            earlier_rounds=0 if is_told else self.earlier_rounds + 1,
             failed=[*([] if was_evaluated else self.failures_with_round()), *training.failures],
             private_steps=self.private_steps,
             fits=self._fits_with(training),
         )
 
+    def _sums(self) -> dict[str, int]:
+        """Steps and bytes of this round and the earlier ones."""
+        return {name: self.earlier.get(name, 0) + getattr(self, name) for name in SUMMED_COSTS}
+
     def _fits_with(self, training: TrainedRound) -> dict[int, str]:
         self.fits |= {client: reason for client, reason in training.failures if self.fits.get(client) != ""}
         self.fits |= {report.client: "" for report in training.reports if report.trained}
         return self.fits
+
+
+def _mean(total: int, count: int) -> float:
+    """A mean, which stays a whole number if it is one: rounds that cost the same are written as each of them is."""
+    return total / count if total % count else total // count
