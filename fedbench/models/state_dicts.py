@@ -19,14 +19,17 @@ LIGHTNING = "state_dict"
 def load_state_dict(module: nn.Module, path: Path) -> None:
     """Copies the tensors of a file into a module with the same tensors, compiled or not.
 
-    Raises ConfigError if they differ.
+    Buffers that PyTorch leaves out of state dicts may be in the file. Raises ConfigError if others differ.
     """
     names = {unwrapped_name(name): name for name in module.state_dict()}
     given = {unwrapped_name(name): tensor for name, tensor in read_state_dict(path).items()}
     expected = {name: module.state_dict()[names[name]] for name in names}
+    unsaved = {unwrapped_name(name): buffer for name, buffer in module.named_buffers()}
+    unsaved = {name: unsaved[name] for name in unsaved.keys() - expected.keys() & given.keys()}
     where = f"model.weights = {path}"
     for name in sorted(expected.keys() - given.keys()):
         raise ConfigError(f"{where}: the model's tensor '{name}' is missing; {nearest(name, given)}")
+    expected |= unsaved
     for name in sorted(given.keys() - expected.keys()):
         raise ConfigError(f"{where}: the model has no tensor '{name}'; {nearest(name, expected)}")
     for name, tensor in given.items():
@@ -37,7 +40,9 @@ def load_state_dict(module: nn.Module, path: Path) -> None:
         if tensor.shape != expected[name].shape:
             shapes = f"{list(tensor.shape)}, and the model's is {list(expected[name].shape)}"
             raise ConfigError(f"{where}: '{name}' has the shape {shapes}")
-    module.load_state_dict({names[name]: tensor for name, tensor in given.items()})
+    module.load_state_dict({names[name]: tensor for name, tensor in given.items() if name in names})
+    for name, buffer in unsaved.items():
+        buffer.copy_(given[name])
 
 
 def read_state_dict(path: Path) -> dict[str, Tensor]:

@@ -19,6 +19,9 @@ from fedbench.module.layout import Layout, Slot
 from fedbench.module.masks import holds_one
 from fedbench.module.weights import Weights
 
+ROUNDING = 100
+"""Means of equal numbers over many rounds differ from them by less than so many units of the last place."""
+
 
 class FlatModule:
     """A module whose parameters are views of the vector `w`; `g` has the same shape and holds gradients.
@@ -41,6 +44,7 @@ class FlatModule:
     ) -> None:
         _refuse(module)
         self._published = {unwrapped_name(name): (name, tensor.shape) for name, tensor in module.state_dict().items()}
+        unsaved = {unwrapped_name(name): name for name in _unsaved_buffers(module)}
         unwrap(module)
         self.copies = {**copies_in(module), **copies}
         for copy in self.copies:
@@ -55,6 +59,7 @@ class FlatModule:
             module.to(device=device, dtype=double)
         self.added = frozenset(name for name, _ in module.named_modules()) - present
         """The dotted names of submodules that `adapt` has added."""
+        self._unsaved = {name: unsaved.get(name, name) for name in _unsaved_buffers(module)}
         self.layout = Layout.of(module, head, self.copies)
         self.parameters = [p for p in module.parameters() if p.requires_grad]
         self._refuse_types()
@@ -184,31 +189,55 @@ class FlatModule:
         return self.weights()
 
     def load_state_dict(self, tensors: Mapping[str, Tensor]) -> None:
-        """Copies the tensors of such a state dict into the module. Raises ConfigError if one is missing."""
+        """Copies the tensors of such a state dict into the module. Raises ConfigError if one is missing.
+
+        Buffers that PyTorch leaves out (persistent=False) get the numbers of the start model if they are not in it.
+        """
         names = {name: self._published.get(name, (name,))[0] for name in self.module.state_dict()}
         for name in names.values():
             if name not in tensors:
                 raise ConfigError(f"the state dict lacks '{name}', which the model has; was the model changed since?")
         self.module.load_state_dict({name: tensors[given] for name, given in names.items()})
+        for slot, start in self._unsaved_in(self._initial):
+            self.buffer(slot).copy_(tensors.get(self._unsaved[slot.name], start))
 
     def state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The weights as a state dict of the user's module, and of what a method has added to it.
 
-        Without additions plain PyTorch loads it into that module. None if the method has changed the module itself.
+        Without additions plain PyTorch loads it into that module, but for buffers that it leaves out of state dicts
+        (persistent=False): those that differ from the start model are here all the same, because scores depend on
+        them. None if the method has changed the module itself.
         """
         self.load(weights)
         tensors = {name: tensor.detach().cpu() for name, tensor in self.module.state_dict().items()}
         if any(name not in tensors or tensors[name].shape != shape for name, (_, shape) in self._published.items()):
             return None
-        return {
-            self._published.get(name, (name,))[0]: tensor.clone(memory_format=torch.contiguous_format)
-            for name, tensor in tensors.items()
-        }
+        names = {name: self._published.get(name, (name,))[0] for name in tensors}
+        for slot in self._moved_and_unsaved(weights):
+            tensors[slot.name], names[slot.name] = self.buffer(slot).cpu(), self._unsaved[slot.name]
+        return {names[name]: tensor.clone(memory_format=torch.contiguous_format) for name, tensor in tensors.items()}
 
     def trained_state_dict(self, weights: Weights) -> dict[str, Tensor] | None:
         """The same without frozen parameters, which are those of the start model."""
         tensors, frozen = self.state_dict(weights), self.frozen
         return tensors and {name: tensor for name, tensor in tensors.items() if name not in frozen}
+
+    @property
+    def unsaved(self) -> list[str]:
+        """The names of the buffers that PyTorch leaves out of state dicts."""
+        return [self._unsaved[slot.name] for slot, _ in self._unsaved_in(self._initial)]
+
+    def _unsaved_in(self, weights: Weights) -> Iterator[tuple[Slot, Tensor]]:
+        """These buffers with their numbers in some weights."""
+        for slots, values in ((self.layout.buffers, weights.buffers), (self.layout.counters, weights.counters)):
+            yield from ((slot, slot.view(values).cpu()) for slot in slots if slot.name in self._unsaved)
+
+    def _moved_and_unsaved(self, weights: Weights) -> Iterator[Slot]:
+        """Those that differ from the start model by more than rounding does, as tables of constants never do."""
+        for (slot, now), (_, start) in zip(self._unsaved_in(weights), self._unsaved_in(self._initial), strict=True):
+            limit = ROUNDING * torch.finfo(now.dtype).eps if now.is_floating_point() else 0
+            if not torch.allclose(now, start, rtol=limit, atol=0, equal_nan=True):
+                yield slot
 
     @property
     def frozen(self) -> frozenset[str]:
@@ -274,6 +303,13 @@ def concatenate(tensors: list[Tensor], dtype: torch.dtype, device: torch.device)
     """A vector with copies of all numbers of the tensors."""
     flat = [t.reshape(-1).to(dtype) for t in tensors]
     return torch.cat(flat).to(device) if flat else torch.zeros(0, dtype=dtype, device=device)
+
+
+def _unsaved_buffers(module: nn.Module) -> list[str]:
+    """The dotted names of buffers that are in no state dict, under no name."""
+    state = module.state_dict(keep_vars=True)
+    ids = {id(tensor) for tensor in state.values()}
+    return [name for name, buffer in module.named_buffers() if name not in state and id(buffer) not in ids]
 
 
 def _wrong_type(what: str, dtype: torch.dtype) -> str:

@@ -88,13 +88,11 @@ def export(
     target = Path(out) if out else folder / "exported" / f"seed-{seed}-{name}-{point}-{format}"
     target.mkdir(parents=True, exist_ok=True)
     about, file = about_model(run, learner), target / FORMATS[format]
+    written: tuple[float | None, int] = None, 0
     if fills is not None:
         about["columns"] = raw_columns(run.dataset, fills)
     if format == "safetensors":
-        tensors = learner.flat.state_dict(learner.flat.weights())
-        assert tensors is not None  # it was kept as one
-        _write_weights(file, learner, tensors)
-        about, missing, written = with_buffers(about, learner.flat, tensors), about.get("no_script", ""), (None, 0)
+        about, missing = with_buffers(about, learner.flat, _write_weights(file, learner)), about.get("no_script", "")
     else:
         missing = NESTED if is_nested(run.dataset.fields) else ""
         written = _write_program(file, run.dataset, learner, fills)
@@ -160,10 +158,14 @@ def _split(dataset: Dataset, count: int, dtype: torch.dtype, fills: np.ndarray |
     return Split(samples, torch.arange(count), targets, factors, (0,), dtype=dtype, owners=owners, medians=medians)
 
 
-def _write_weights(file: Path, learner: Learner, tensors: dict[str, Tensor]) -> None:
+def _write_weights(file: Path, learner: Learner) -> dict[str, Tensor]:
+    """Writes the whole state dict and returns it."""
+    tensors = learner.flat.state_dict(learner.flat.weights())
+    assert tensors is not None  # it was kept as one
     write_atomically(file, encode_state_dict(tensors))
     if learner.flat.frozen:
         write_adapters(file.parent, "adapter", learner.module, tensors)
+    return tensors
 
 
 def _write_program(file: Path, dataset: Dataset, learner: Learner, fills: np.ndarray | None) -> tuple[float, int]:

@@ -42,6 +42,15 @@ def test_every_form_gives_the_same_model(tmp_path):
         assert all(torch.equal(tensor, module.state_dict()[name]) for name, tensor in state.items()), path.name
 
 
+def test_a_buffer_that_pytorch_leaves_out_may_be_in_the_file(tmp_path):
+    module = mlp()
+    module.register_buffer("mean", torch.zeros(3), persistent=False)
+    for given, mean in (({}, 0.0), ({"mean": torch.ones(3)}, 1.0)):
+        torch.save(module.state_dict() | given, tmp_path / "kept.pt")
+        state_dicts.load_state_dict(module, tmp_path / "kept.pt")
+        assert module.mean.tolist() == [mean] * 3
+
+
 def test_every_client_starts_from_it(tmp_path):
     state = written(tmp_path / "w.pt")
     resolved = resolve(small(model__weights=tmp_path / "w.pt", seeds=[5]))

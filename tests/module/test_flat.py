@@ -149,3 +149,49 @@ def test_a_quantised_module_is_refused():
     module.scales.register_buffer("table", torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8))
     with pytest.raises(ConfigError, match=r"state 'scales\.table' is a quantised tensor, which cannot be averaged"):
         FlatModule(module, torch.device("cpu"), "32-true", None)
+
+
+class Counting(Normed):
+    """Buffers that PyTorch leaves out of state dicts: a mean, a table of constants, a number and a tied one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.tensor([float("nan"), 1.0]), persistent=False)
+        self.register_buffer("table", torch.tensor([0.0, 0.1, float("inf")]), persistent=False)
+        self.register_buffer("seen", torch.tensor(10**6), persistent=False)
+        self.register_buffer("running", self.body[1].running_mean, persistent=False)
+
+
+def counting() -> FlatModule:
+    torch.manual_seed(0)
+    return FlatModule(Counting(), torch.device("cpu"), "32-true", head=None)
+
+
+def test_a_buffer_outside_of_state_dicts_is_in_them_once_it_differs_from_the_start():
+    flat, plain = counting(), Counting().state_dict().keys()
+    assert flat.unsaved == ["mean", "table", "seen"]
+    assert flat.state_dict(flat.initial()).keys() == plain
+    flat.module.mean.copy_(torch.tensor([float("nan"), 2.0]))
+    flat.module.table.mul_(1 + 1e-6)  # as a mean of equal numbers may be
+    flat.module.running.fill_(3)
+    assert flat.state_dict(flat.weights()).keys() == plain | {"mean"}
+    flat.module.seen.add_(1)
+    saved = flat.state_dict(flat.weights())
+    assert saved.keys() == plain | {"mean", "seen"}
+    other = counting()
+    other.load_state_dict(saved)
+    assert (float(other.module.mean[1]), int(other.module.seen)) == (2, 10**6 + 1)
+    assert other.module.body[1].running_mean.tolist() == [3, 3]
+    other.load_state_dict({name: saved[name] for name in plain})
+    assert (float(other.module.mean[1]), int(other.module.seen)) == (1, 10**6)
+
+
+def test_such_a_buffer_of_a_compiled_part_keeps_the_name_that_it_has_for_its_author():
+    module = Normed()
+    module.body[0].register_buffer("mean", torch.zeros(3), persistent=False)
+    module.body = torch.compile(module.body)
+    flat = FlatModule(module, torch.device("cpu"), "32-true", head=None)
+    assert flat.unsaved == ["body._orig_mod.0.mean"]
+    flat.module.body[0].mean.fill_(1)
+    saved = flat.state_dict(flat.weights())
+    assert saved["body._orig_mod.0.mean"].tolist() == [1, 1, 1]

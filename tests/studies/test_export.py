@@ -1,6 +1,8 @@
 """Exported models predict as the run did, without its data, and programs without fedbench."""
 
 import json
+import re
+import runpy
 import shutil
 import subprocess
 import sys
@@ -15,7 +17,7 @@ from torch import nn
 from fedbench.data.dataset import Dataset
 from fedbench.errors import ConfigError
 from fedbench.installation import EXTRAS
-from fedbench.studies.export import export
+from fedbench.studies.export import checked_difference, export
 from fedbench.studies.run import run
 from tests.runtime.rounds import small
 
@@ -102,6 +104,67 @@ def test_a_model_that_is_no_program_is_said(tmp_path):
     result = run(small(rounds=1, out=tmp_path / "run", **own), report=False)
     with pytest.raises(ConfigError, match=r"^torch\.export cannot make a program of model Branching \([^\n]*$"):
         export(result.folder, 3, "torch.export")
+
+
+class Noisy(Convolved):
+    """Draws random numbers in evaluation too."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return super().forward(x + torch.randn_like(x))
+
+
+def own_run(name, folder):
+    own = {"model": {"name": name}, "save_models": True}
+    return run(small(rounds=1, out=folder, **own), report=False)
+
+
+def test_a_program_with_other_outputs_is_refused_and_none_is_left(tmp_path):
+    result = own_run("tests.studies.test_export:Noisy", tmp_path / "run")
+    with pytest.raises(ConfigError) as error:
+        export(result.folder, 3, "torch.export", out=tmp_path / "made")
+    line = r"the program's outputs differ from fedbench's by \S+, more than rounding of float32 does \(\S+\), so it is "
+    assert re.match(line + "not written: [^\n]*$", str(error.value))
+    assert not list((tmp_path / "made").iterdir())
+
+
+def test_what_counts_as_rounding_depends_on_the_type_and_the_size_of_outputs():
+    """Half of the digits: 3e-4 of float32, 1e-8 of float64, 9e-2 of bfloat16."""
+    one, off = torch.ones(2, 3), torch.ones(2, 3) + 1e-4
+    assert checked_difference(off, one, torch.float32) == pytest.approx(1e-4, rel=1e-2)
+    assert checked_difference(one * 1000, one * 1000 + 0.1, torch.float32) == pytest.approx(0.1, rel=1e-2)
+    assert checked_difference(one * 1.05, one, torch.bfloat16) == pytest.approx(0.05, rel=1e-2)
+    gone = torch.tensor([[float("nan"), float("inf"), 1.0]])
+    assert checked_difference(gone, gone, torch.float32) == 0
+    for outputs, dtype in ((off, torch.float64), (one * 1.01, torch.float32), (gone, torch.float32)):
+        with pytest.raises(ConfigError, match="differ from fedbench's by "):
+            checked_difference(outputs, one, dtype)
+
+
+def test_a_model_with_transfer_hooks_is_refused(tmp_path):
+    result = own_run("tests.runtime.observers.test_kept_models:Hooked", tmp_path / "run")
+    for form in ("safetensors", "torch.export"):
+        with pytest.raises(ConfigError) as error:
+            export(result.folder, 3, form)
+        assert str(error.value) == (
+            "model Hooked has transfer hooks (on_after_batch_transfer), which a run calls before forward, and an "
+            "exported model does not: put what they do into forward, or call them before the model that "
+            "fedbench.load_model gives"
+        )
+    assert not (result.folder / "exported").exists()
+
+
+@pytest.mark.parametrize("form", ["safetensors", "torch.export"])
+def test_buffers_outside_of_state_dicts_are_exported_as_they_were_scored(form, tmp_path, monkeypatch, capsys):
+    result = own_run("tests.runtime.observers.test_kept_models:Centred", tmp_path / "run")
+    export(result.folder, 3, form, out=tmp_path / "made")
+    dataset = Dataset.load(result.config.data)
+    rows = json.loads((result.folder / "partition.json").read_text())["0"]["clients"][3]["test"]
+    np.save(tmp_path / "x.npy", np.array(dataset.samples[rows]))
+    monkeypatch.setattr(sys, "argv", ["predict.py", str(tmp_path / "x.npy")])
+    runpy.run_path(str(tmp_path / "made" / "predict.py"), run_name="__main__")
+    right = np.array(capsys.readouterr().out.split(), int) == dataset.targets[rows]
+    last = result.clients[(result.clients["point"] == "after_agg") & (result.clients["client"] == 3)]
+    assert right.mean() == pytest.approx(last["test_accuracy"].iloc[-1], abs=1e-6)
 
 
 def test_onnx_has_the_same_scores(kept, tmp_path):

@@ -1,6 +1,8 @@
 """Results and models are taken up again from their folders."""
 
+import importlib
 import re
+import sys
 
 import numpy as np
 import pandas as pd
@@ -10,6 +12,7 @@ from safetensors.torch import load_file
 
 import fedbench
 from fedbench.errors import ConfigError
+from fedbench.studies.export import export
 from fedbench.studies.run import Result
 from tests.runtime.rounds import small
 
@@ -55,6 +58,75 @@ def test_a_client_that_is_no_number_is_refused(kept, client):
     said = re.escape(f"client = {client!r}: must be the number of a client, such as 3, or 'global'")
     with pytest.raises(ConfigError, match=said):
         fedbench.load_model(kept.folder, client)
+
+
+SCALED = """
+import torch
+from lightning import LightningModule
+class Net(LightningModule):
+    def __init__(self, classes=10):
+        super().__init__()
+        self.head = torch.nn.Linear(64, classes)
+    def forward(self, x):
+        return self.head(x.flatten(1) * {by})
+    def training_step(self, batch, batch_idx):
+        return torch.nn.functional.cross_entropy(self(batch[0]), batch[1])
+    def configure_optimizers(self):
+        return torch.optim.SGD(self.parameters(), lr=0.1)
+"""
+
+
+def test_a_model_whose_code_has_changed_since_is_warned_of(tmp_path, monkeypatch, caplog):
+    """Also in an export; a remark in the file is no change."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)  # a file that is written several times within a second
+
+    def write(text):
+        (tmp_path / "scaled_net.py").write_text(text)
+        sys.modules.pop("scaled_net", None)
+        importlib.invalidate_caches()
+
+    write(SCALED.format(by=1))
+    own = {"model": {"name": "scaled_net:Net"}, "save_models": True}
+    done = fedbench.run(small(rounds=1, out=tmp_path / "out", **own), report=False)
+    caplog.clear()
+    write(SCALED.format(by=1) + "# a remark\n")
+    before = fedbench.load_model(done.folder, 3)(torch.ones(1, 1, 8, 8))
+    assert not caplog.messages
+    write(SCALED.format(by=-1))
+    assert not torch.equal(fedbench.load_model(done.folder, 3)(torch.ones(1, 1, 8, 8)), before)
+    export(done.folder, 3)
+    assert caplog.messages == 2 * [
+        "scaled_net.py has changed since: the kept weights of model scaled_net:Net are used all the same, by the code "
+        "of now"
+    ]
+
+
+def test_a_built_in_model_is_no_code_of_the_users_whatever_else_is(tmp_path, monkeypatch, caplog):
+    """The task, whose code has no part in what the model computes, is another one."""
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    text = "from fedbench.tasks.classification import Classification\nclass Own(Classification):\n    size = {}\n"
+    (tmp_path / "sized_task.py").write_text(text.format(1))
+    asked = small(rounds=1, out=tmp_path / "out", save_models=True, data={"name": "digits", "task": "sized_task:Own"})
+    done = fedbench.run(asked, report=False)
+    (tmp_path / "sized_task.py").write_text(text.format(2))
+    sys.modules.pop("sized_task", None)
+    importlib.invalidate_caches()
+    caplog.clear()
+    fedbench.load_model(done.folder, 3)
+    assert not caplog.messages
+
+
+def test_hooks_that_a_run_calls_before_forward_are_named(tmp_path, caplog):
+    own = {"model": {"name": "tests.runtime.observers.test_kept_models:Hooked"}, "save_models": True}
+    done = fedbench.run(small(rounds=1, out=tmp_path / "out", **own), report=False)
+    caplog.clear()
+    fedbench.load_model(done.folder, 3)
+    assert caplog.messages == [
+        "model Hooked has transfer hooks (on_after_batch_transfer), which a run calls before forward: call them before "
+        "it, on batches of samples and targets"
+    ]
 
 
 def test_other_types_and_points_are_refused(kept):

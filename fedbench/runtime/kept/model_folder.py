@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from lightning import LightningModule
 from torch import Tensor, nn
 
 from fedbench.data.dataset import Dataset
@@ -15,12 +16,18 @@ from fedbench.engine.learner import Learner
 from fedbench.errors import ConfigError
 from fedbench.models.network import Network
 from fedbench.models.recipe import calls_after, make_recipe
+from fedbench.module.flat import FlatModule
+from fedbench.module.hooks import TRANSFER, overrides
 from fedbench.module.inputs import call_form
 from fedbench.results.files import write_atomically, write_json_atomically
 from fedbench.runtime.build import sample_shapes
 from fedbench.runtime.resolved import ResolvedRun
 
 ABOUT, SCRIPT = "model.json", "predict.py"
+OTHER_WAYS = "fedbench.load_model gives the model, and `fedbench export --format torch.export` writes a program"
+"""What to do where there is no script."""
+INTO_FORWARD = "put what they do into forward, or call them before the model that fedbench.load_model gives"
+"""What to do where a model has transfer hooks."""
 NESTED = "its samples are nested"
 """Why there is no script for some data: a file of arrays has no structure."""
 
@@ -31,7 +38,7 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     The first keys are those of `Dataset.inputs`. dtype: of samples. columns: of a table (`raw_columns`). task: of the
     outputs. double: whether it computes in double precision. plain: whether forward returns the
     outputs alone. call: how it takes samples of several arrays. imports, build, calls: lines of Python that make the
-    module; no_script: why there are none.
+    module; no_script: why there are none. `with_buffers` adds buffers.
     """
     config, dataset = run.config, run.dataset
     about = {**dataset.inputs(), "dtype": str(dataset.samples.dtype), "task": run.task.name}
@@ -39,6 +46,8 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
         about["columns"] = raw_columns(dataset)
     about |= {"double": config.train.precision == "64-true", "plain": isinstance(learner.module, Network)}
     try:
+        if reason := transfer_hooks(learner.module):
+            raise ConfigError(reason)
         if learner.flat.added:
             raise ConfigError(f"{config.method.name} adds layers to it")
         if is_nested(dataset.fields):
@@ -49,6 +58,18 @@ def about_model(run: ResolvedRun, learner: Learner) -> dict[str, Any]:
     except ConfigError as error:
         return about | {"no_script": str(error)}
     return about | {"imports": [*recipe.imports], "build": recipe.build, "calls": [*calls_after(learner.module)]}
+
+
+def transfer_hooks(module: LightningModule) -> str:
+    """Why forward alone does not predict as the run does, if a module changes samples before it; else empty."""
+    names = ", ".join(hook for hook in TRANSFER if overrides(module, hook))
+    return names and f"model {type(module).__name__} has transfer hooks ({names}), which a run calls before forward"
+
+
+def with_buffers(about: Mapping[str, Any], flat: FlatModule, tensors: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The content of model.json beside these tensors, with `buffers` if PyTorch leaves some out of state dicts."""
+    names = flat.unsaved
+    return {**about, "buffers": names} if tensors.keys() & {*names} else {**about}
 
 
 def raw_columns(dataset: Dataset, medians: np.ndarray | None = None) -> list[dict[str, Any]]:

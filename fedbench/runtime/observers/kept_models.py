@@ -17,7 +17,17 @@ from fedbench.module.weights import Weights
 from fedbench.results.files import write_atomically
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.exchange import Report
-from fedbench.runtime.kept.model_folder import ABOUT, about_model, raw_columns, write_adapters, write_beside
+from fedbench.runtime.kept.model_folder import (
+    ABOUT,
+    INTO_FORWARD,
+    OTHER_WAYS,
+    about_model,
+    raw_columns,
+    transfer_hooks,
+    with_buffers,
+    write_adapters,
+    write_beside,
+)
 from fedbench.runtime.kept.paths import GLOBAL, MODELS_FOLDER, SHARED, base_file, client_folder
 from fedbench.runtime.kept.predict_script import from_run
 from fedbench.runtime.observers.kept_points import KeptPoints
@@ -128,8 +138,9 @@ class KeptModels(Observer):
     ) -> Iterator[str]:
         """Write a client's model, or the server's of this name; yields why no script is written."""
         folder = self.folder / (name if client is None else client_folder(client))
-        flat, script, about = parts.learner.flat, None, self._about(parts, client)
-        if not (folder / ABOUT).exists():
+        flat, script = parts.learner.flat, None
+        about = with_buffers(self._about(parts, client), flat, tensors)
+        if not (folder / ABOUT).exists() or "buffers" in about:  # of which the other point may have none
             folder.mkdir(parents=True, exist_ok=True)
             base = base_file(parts.run.config, parts.model)
             if flat.frozen and not (self.folder / base).exists():
@@ -143,7 +154,5 @@ class KeptModels(Observer):
         if flat.frozen and predicts:
             write_adapters(folder, f"{point}-adapter", flat.module, tensors)
         if predicts and "no_script" in about:
-            yield (
-                f"save_models: no predict.py is written, because {about['no_script']}: fedbench.load_model gives "
-                "the model, and `fedbench export --format torch.export` writes a program"
-            )
+            remedy = INTO_FORWARD if transfer_hooks(flat.module) else OTHER_WAYS
+            yield f"save_models: no predict.py is written, because {about['no_script']}: {remedy}"

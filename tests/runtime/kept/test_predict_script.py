@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from fedbench.engine.losses import outputs_of
 from fedbench.runtime.kept.predict_script import from_onnx, from_program, from_run, from_weights
 
 ABOUT = {
@@ -166,6 +167,37 @@ def test_outputs_of_a_module_of_ones_own_are_found_and_doubles_stay_doubles():
     assert not any(
         word in from_weights(ABOUT, "w") for word in ('scores["logits"]', "set_default_dtype", "configure_model")
     )
+
+
+FORMS = {
+    "tensor": "outputs",
+    "dict": "{'features': -outputs, 'logits': outputs}",
+    "mapping": "UserDict(logits=outputs)",
+    "named": "namedtuple('Out', ['features', 'logits'])(-outputs, outputs)",
+    "object": "SimpleNamespace(logits=outputs)",
+    "tuple": "(outputs, -outputs)",
+    "list": "[outputs, -outputs]",
+}
+"""What forward may return, in the ways in which runs find outputs."""
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_outputs_are_found_where_runs_find_them(form, tmp_path, monkeypatch, capsys):
+    (tmp_path / "own_outputs.py").write_text(
+        "from collections import UserDict, namedtuple\nfrom types import SimpleNamespace\nfrom torch import nn\n"
+        f"class Net(nn.Linear):\n def forward(self, x):\n  outputs = super().forward(x)\n  return {FORMS[form]}\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    sys.modules.pop("own_outputs", None)
+    more = {"plain": False, "imports": ["from own_outputs import Net"], "build": "Net(3, 2)"}
+    save_file(WEIGHTS, tmp_path / "model.safetensors")
+    text, x = from_weights(ABOUT | more, "model.safetensors"), np.array([[3, 2, 9], [1, 4, 9]], np.float32)
+    assert printed(text, tmp_path, x, monkeypatch, capsys, **more) == ["no", "yes"]
+    import own_outputs
+
+    outputs = outputs_of(own_outputs.Net(3, 2)(torch.ones(1, 3)))
+    assert outputs.shape == (1, 2)
 
 
 def test_a_program_of_onnx_is_fed_by_name(tmp_path, monkeypatch, capsys):

@@ -3,6 +3,7 @@
 import json
 import runpy
 import sys
+from collections import namedtuple
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedbench.checks.several_hosts import SeveralHosts
 from fedbench.config import Config
 from fedbench.data.dataset import Dataset
 from fedbench.data.partitions import partition
+from fedbench.engine.losses import outputs_of
 from fedbench.jobs.resolve import resolve
 from fedbench.models.compiled import unwrapped_name
 from fedbench.runtime.build import build_learner
@@ -281,6 +283,103 @@ class HalfFrozen(LightningModule):
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return torch.optim.SGD(self.head.parameters(), lr=0.1)
+
+
+class OnImages(LightningModule):
+    """A network of one layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.net(x)
+
+    def training_step(self, batch: Any, batch_idx: int) -> torch.Tensor:
+        return nn.functional.cross_entropy(outputs_of(self(batch[0])), batch[1])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.SGD(self.parameters(), lr=0.05)
+
+
+class Hooked(OnImages):
+    """Mirrors images before forward."""
+
+    def on_after_batch_transfer(self, batch: Any, dataloader_idx: int) -> Any:
+        return -batch[0].flip(-1), batch[1]
+
+
+class TwoParts(OnImages):
+    """Returns features and scores by name."""
+
+    Parts = namedtuple("Parts", ["features", "logits"])
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.Parts(-self.net(x), self.net(x))
+
+
+class Centred(OnImages):
+    """Subtracts a running mean that PyTorch leaves out of state dicts, and adds a table, which it leaves out too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.full((1, 8, 8), 3.0), persistent=False)
+        self.register_buffer("table", torch.linspace(-0.1, 0.1, 64).view(1, 8, 8), persistent=False)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.training:
+            with torch.no_grad():
+                self.mean.mul_(0.5).add_(0.5 * x.mean(0))
+        return self.net(4 * (x - self.mean).tanh() + self.table)
+
+
+def of_own(kind: str, folder: Path, **more: Any) -> Result:
+    return kept(small(model={"name": f"tests.runtime.observers.test_kept_models:{kind}"}, **more), folder)
+
+
+def test_a_model_with_transfer_hooks_has_no_script_and_the_run_says_why(tmp_path):
+    result = of_own("Hooked", tmp_path, rounds=1)
+    assert remarks(result) == [
+        "save_models: no predict.py is written, because model Hooked has transfer hooks (on_after_batch_transfer), "
+        "which a run calls before forward: put what they do into forward, or call them before the model that "
+        "fedbench.load_model gives"
+    ]
+    assert not list(result.models.rglob("predict.py"))
+
+
+@pytest.mark.parametrize("kind", ["TwoParts", "Centred"])
+def test_a_script_takes_the_outputs_and_buffers_that_were_scored(kind, tmp_path, monkeypatch, capsys):
+    """Of both points, also of a client that never trained, whose buffers are still those of the start model."""
+    result = of_own(kind, tmp_path, rounds=2, participation=0.3)
+    dataset = Dataset.load(result.config.data)
+    dealt = json.loads((result.folder / "partition.json").read_text())["0"]["clients"]
+    found: dict[str, dict[int, float]] = {"after_agg": {}, "after_fit": {}}
+    for client in range(10):
+        np.save(tmp_path / "x.npy", np.array(dataset.samples[dealt[client]["test"]]))
+        script = str(result.models / "seed-0" / f"client-{client}" / "predict.py")
+        for point in found:
+            monkeypatch.setattr(sys, "argv", [script, str(tmp_path / "x.npy"), point])
+            runpy.run_path(script, run_name="__main__")
+            right = np.array(capsys.readouterr().out.split(), int) == dataset.targets[dealt[client]["test"]]
+            found[point][client] = float(right.mean())
+    for point, accuracies_found in found.items():
+        assert accuracies_found == pytest.approx(scored(result, point), abs=1e-6)
+
+
+def test_buffers_outside_of_state_dicts_are_kept_where_training_changes_them(tmp_path):
+    """Plain PyTorch refuses them rather than to predict without them; constants stay out."""
+    result = of_own("Centred", tmp_path, rounds=2, participation=0.3)
+    folder = result.models / "seed-0"
+    weights = {"net.1.weight", "net.1.bias"}
+    ones = [load_file(path).keys() - weights for path in sorted(folder.glob("client-*/after_fit.safetensors"))]
+    assert [*map(sorted, ones)].count(["mean"]) in range(1, 10)
+    assert all(names in ({"mean"}, set()) for names in ones)
+    whole = load_file(folder / "global" / "after_agg.safetensors")
+    assert whole.keys() == weights | {"mean"}
+    assert torch.equal(load_model(result.folder, "global").mean, whole["mean"])
+    assert json.loads((folder / "global" / "model.json").read_text())["buffers"] == ["mean", "table"]
+    with pytest.raises(RuntimeError, match=r'Unexpected key.*"mean"'):
+        Centred().load_state_dict(whole)
 
 
 def test_a_longer_run_keeps_nothing_of_an_end_that_was_none(tmp_path):
