@@ -35,6 +35,12 @@ TOTAL = re.compile(r"((grand |sub-?)?totals?|sum|mean|average|gesamt|summe)", re
 """Texts in a row at the end of a table that sums up the others."""
 BIT = r"[01](\.0*)?"
 """Texts of 0 and 1."""
+CODE_NAME = re.compile(
+    r"(^|[\W_])(zip|zip_?codes?|post_?codes?|postal_?codes?|plz|icd(_?(9|10))?|drg|cpt|atc|fips|naics|codes?)$"
+    r"|[a-z](?-i:Code|Zip)$",
+    re.IGNORECASE,
+)
+"""Names of columns whose numbers stand for something, and measure nothing."""
 TOKEN_NAMES = ("input_ids", "token_ids", "tokens")
 """Usual names of columns of tokens."""
 MOST_CATEGORIES = 50
@@ -198,6 +204,15 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
         f"{rows.place(int((column == text).to_numpy().argmax()))}: {text!r} in column {column.name} ({number} such "
         f"rows): leave these rows out if a value is missing there, or --data.categories {column.name} if it is {what}"
     )
+
+
+def check_code_name(rows: TableRows, column: pd.Series) -> None:
+    """Raises ConfigError for several numbers in a column that has the name of codes."""
+    name, count = column.name, column.nunique()
+    if CODE_NAME.search(str(name)) and count > 2:
+        few = {f"--data.categories {name}": f"{count} categories"} if count <= MOST_CATEGORIES else {}
+        choices = {f"--data.numbers {name}": "numbers", **few, f"--data.drop {name}": "neither"}
+        raise open_decision(rows.where, f"column {name} has the name of codes and holds numbers", choices)
 
 
 def check_truth(rows: TableRows, column: pd.Series, counts: pd.Series) -> None:

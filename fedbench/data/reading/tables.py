@@ -19,6 +19,7 @@ from fedbench.data.reading.cells import (
     TableRows,
     check_categories,
     check_cells,
+    check_code_name,
     check_codes,
     check_missing,
     check_parts,
@@ -213,6 +214,8 @@ class TableReader:
         """Whether a column of features is a category, and not numbers. Raises ConfigError if only the user knows."""
         name, where = str(column.name), rows.where
         numbers, is_given = holds_texts(column) and are_numbers(column), name in self.options.numbers
+        if not is_given and (numbers or pd.api.types.is_numeric_dtype(column)):
+            check_code_name(rows, column)
         if pd.api.types.is_numeric_dtype(column) or (is_given and has_number_categories(column)):
             return False
         if numbers and (is_given or not (self.typed or has_codes(column))):

@@ -93,6 +93,22 @@ def test_numbers_written_as_text_and_codes_are_asked_about():
     )
 
 
+@pytest.mark.parametrize("name", ["zip", "ICD_9", "ward_code", "postalCode"])
+@pytest.mark.parametrize("kind", [int, float, str])
+def test_numbers_of_a_column_with_the_name_of_codes_are_asked_about(name, kind):
+    coded = FRAME.assign(**{name: [kind(10_000 + row % 3) for row in range(ROWS)]})
+    line = f"data t: column {name} has the name of codes and holds numbers: numbers (--data.numbers {name}) or 3 categories"
+    assert refused(coded).startswith(line)
+    assert content(coded, numbers=[name]).columns == ("a", name)
+    assert len(content(coded, categories=[name]).columns) == 4
+    assert content(coded, drop=[name]).columns == ("a",)
+
+
+def test_two_codes_and_names_that_only_look_like_one_are_numbers():
+    plain = FRAME.assign(code=np.arange(ROWS) % 2, barcode=np.arange(ROWS), unicode=np.arange(ROWS) % 3)
+    assert content(plain).columns == ("a", "code", "barcode", "unicode")
+
+
 @pytest.mark.parametrize("different", [9, ROWS])
 def test_amounts_are_named_by_their_form_however_many_there_are(different):
     amounts = FRAME.assign(n=[f"${1 + row % different},250.00" for row in range(ROWS)])
