@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.checks.check import CheckFailure, DoesNotApply
 from fedbench.checks.messages import is_pooled
-from fedbench.checks.method_runs import MethodRuns, Record
+from fedbench.checks.method_runs import ROUNDS, MethodRuns, Record
 from fedbench.checks.recording import variant
 from fedbench.errors import ConfigError, RunError
 from fedbench.jobs.resolve import check_run
@@ -22,6 +22,8 @@ FAILS_IN = 2
 """The round in which a client fails on purpose."""
 LONGEST = 120
 """Letters of a refusal that are shown."""
+ALMOST_NONE = 1e-6
+"""Factor of all learning rates with which a client hardly changes its model; none divides by 0."""
 PLAIN = {"name": "mlp", "hidden": 8}
 """Without running statistics, which are sent without noise."""
 
@@ -80,7 +82,32 @@ def lost_uploads(method: MethodRuns) -> str:
 
 
 def compression(method: MethodRuns) -> str:
-    return _works_or_is_refused(method, compression="topk", **_without_statistics(method))
+    line = _works_or_is_refused(method, compression="topk", **_without_statistics(method))
+    if not line:
+        refuse_other_reference(method)
+    return line
+
+
+def refuse_other_reference(method: MethodRuns) -> None:
+    """Raises CheckFailure if a client that changes nothing sends what is nearer to nothing than to `reference`."""
+    hosts = method.undisturbed("plain")
+    host, own = hosts.host, hosts.host.models[0].method
+    task = next((t for t in hosts.tasks.values() if t.message.sizes.get("params")), None)
+    if task is None:
+        return
+    client = host.client(task, ROUNDS)
+    client.decay *= ALMOST_NONE
+    received = own.receive(client)
+    upload = own.outgoing(client, received, own.train(client, received))
+    start = own.reference(client.message, upload)
+    if "params" not in upload or start is None or start.shape != upload.params.shape:
+        return
+    if float((upload.params - start).norm()) > float(upload.params.norm()):
+        raise CheckFailure(
+            "a client that changes nothing sends what is far from the parameters it received: what compression, "
+            "clipping or an attack takes from an update would come back as the model; override `reference`, with zeros "
+            "where clients send a difference"
+        )
 
 
 def noise(method: MethodRuns) -> str:

@@ -22,7 +22,7 @@ from fedbench.engine.module_optimizer import OptimizerFacts, try_optimizer
 from fedbench.engine.private_loop import PrivateLoop, PrivateSteps, refuse_method
 from fedbench.engine.row_engine import RowEngine
 from fedbench.engine.trainer import TrainerEngine
-from fedbench.errors import as_config_error
+from fedbench.errors import ConfigError, as_config_error
 from fedbench.models.state_dicts import load_state_dict
 from fedbench.module.flat import FlatModule
 from fedbench.module.hooks import Hooks, overrides
@@ -107,6 +107,15 @@ class Learner:
     def training(self, fit: Fit) -> AbstractContextManager[Training]:
         """A fit whose steps the caller takes, batch by batch."""
         return self.engine.training(fit)
+
+    def refuse_part(self, samples: int, of: int) -> None:
+        """Raises ConfigError for a private fit on other samples than all of a client's: epsilon counts their rate."""
+        if isinstance(self.engine, PrivateLoop) and samples != of:
+            raise ConfigError(
+                f"privacy.level = sample: {self.engine.private.method} fits on {samples} of a client's {of} samples, "
+                "so that each is in a batch at another rate than epsilon counts; fit on all, or set privacy.level = "
+                "client"
+            )
 
     def remarks(self) -> list[str]:
         """What is to be said of the model after it ran."""

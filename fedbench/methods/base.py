@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Generic, Literal, cast
 
 import torch
 from pydantic import ConfigDict, Field
-from torch import nn
+from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from fedbench.aggregation.aggregator import Hook, combine_by, mean_suffices
@@ -95,7 +95,7 @@ class Method(Generic[OptionsT, StateT, ServerT]):
 
     Hooks, which default to FedAvg. Client: private, frozen, begin, receive, train, outgoing, personal, idle_model,
     join; server: start, send, aggregate, weights, global_model, shared_part, welcome; both: check, adapt_model, steps,
-    common_shapes.
+    common_shapes, reference.
 
     Traits, each with its default and, in parentheses, its readers: needs, after_fit, optimizer, also_sends, traces,
     trainers, makes_steps; and two marks of hooks, `uses_aggregator` (aggregate) and `mean_suffices` (aggregate and
@@ -274,6 +274,14 @@ class Method(Generic[OptionsT, StateT, ServerT]):
         `upload.trained` stays at the client, as do `received` and the private entries.
         """
         return upload
+
+    def reference(self, message: Message, upload: Upload) -> Tensor | None:
+        """What `upload.params` would be if the client had changed nothing: by default the parameters it received.
+
+        Clipping, compression and attacks take the client's update from there. The server must know it without noise, so
+        that it is made of the message and of the upload's other fields alone. Where clients send a difference it is 0.
+        """
+        return message.tensors.get("params")
 
     def personal(self, client: Client[StateT], model: Weights, point: Point) -> Weights | Predictor | None:
         """The model evaluated at a point, from the trained model (after_fit) or the received one (after_agg).

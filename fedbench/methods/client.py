@@ -200,6 +200,7 @@ class Client(DeclaredFields, Generic[StateT_co]):
                     f"{type(given[name]).__name__}"
                 )
         step = step or Step()
+        self.learner.refuse_part(len(data), self.samples)
         memory = step.memory if isinstance(step.memory, dict) else self.memory(step.memory or stream)
         amount = self.amount(amount).part(self.work, len(data), self.learner.train)
         return Fit(start, data, stream, amount, move, loss, step.of(self.decay, memory))

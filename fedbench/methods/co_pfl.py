@@ -253,6 +253,10 @@ class CoPFL(Method["CoPFL.Options", "CoPFL.State", "CoPFL.Server"]):
             score=encoded(torch.tensor(sum(scores.values()), dtype=torch.float64), bits=32 if scores else 0),
         )
 
+    def reference(self, message: Message, upload: Upload) -> Tensor:
+        """The received parameters, and 0 where the client sends nothing."""
+        return without(message.params, bits_to_mask(upload.mask, len(message.params)).to(message.params.device))
+
     def parts(self, client: Client[State]) -> tuple[Any, Any]:
         """The images to train on, and those on which the prediction score is taken."""
         if self.options.score_data == "train" or client.samples == 1:

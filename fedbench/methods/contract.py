@@ -26,6 +26,7 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "receive": ((Weights,), "the client's weights"),
     "train": ((Upload,), "an upload, `return self.upload(client, trained)`"),
     "outgoing": ((Upload,), "the upload"),
+    "reference": ((Tensor, NOTHING), "a tensor like upload.params, or None"),
     "personal": ((Weights, Predictor, NOTHING), "weights, a Predictor, or None"),
     "idle_model": ((Weights,), "weights"),
     "join": ((Weights, Predictor), "weights or a Predictor"),
@@ -40,6 +41,8 @@ RETURNS: dict[str, tuple[tuple[type, ...], str]] = {
     "conclude": ((NOTHING,), "nothing: write the result to the server"),
 }
 """The return types of each hook, and their words."""
+BEFORE_TRAINING = ("begin", "receive")
+"""Hooks whose steps are not in the count of a training."""
 TRAINERS = ("drawn", "all", "pooled")
 WEIGHTS_FIELDS = ("params", "buffers", "counters")
 
@@ -53,10 +56,11 @@ def check_trainers(method: Method) -> None:
 def call_hook(method: Method, hook: str, *given: Any) -> Any:
     """Calls a hook of a method and returns its result.
 
-    Raises RunError if the result has the wrong type or if the hook stores something beside the declared fields.
+    Raises RunError if the result has the wrong type or if the hook stores something beside the declared fields, and
+    ConfigError if it makes private steps that nobody counts.
     """
     before = leaves_of(_attributes(method))
-    with guard_stores(method, hook):
+    with guard_stores(method, hook), _guard_steps(method, hook, *given):
         result, (kinds, words) = getattr(method, hook)(*given), RETURNS[hook]
     if not isinstance(result, kinds):
         raise hook_error(method, hook, f"must return {words}; it returned {type_in_words(result)}")
@@ -90,6 +94,22 @@ def guard_stores(method: Method, hook: str) -> Iterator[None]:
         f"writes to {place}, {LOST}: declare a field in State and keep it in client.state, or in Server (what is the "
         "same for all may come from a function with @functools.cache)",
     )
+
+
+@contextmanager
+def _guard_steps(method: Method, hook: str, *given: Any) -> Iterator[None]:
+    """Raises ConfigError if a hook before the training makes private steps: epsilon would lack them."""
+    if hook not in BEFORE_TRAINING or not method.context.private_steps:
+        yield
+        return
+    (client,) = given
+    made = client.steps_made
+    yield
+    if client.steps_made > made:
+        raise ConfigError(
+            f"privacy.level = sample: {method.context.method} makes gradient steps in `{hook}`, which epsilon would "
+            "not count; make them in `train`, or set privacy.level = client"
+        )
 
 
 def scores_of(method: Method, predictor: Predictor, data: Any) -> Tensor:
@@ -139,16 +159,17 @@ def check_fit(upload: Upload, client: Client, method: Method) -> None:
     for name, value in upload.traces.items():
         if not isinstance(value, Real):
             raise hook_error(method, "train", f"must trace numbers: {name} is {type_in_words(value)}, write float(...)")
-    if method.context.changes_uploads and _encodes_params(upload, client):
+    if method.context.changes_uploads and _encodes_params(upload, client, method):
         method.refuse_changed_uploads()
 
 
-def _encodes_params(upload: Upload, client: Client) -> bool:
-    """Whether an upload has parameters, but not whole ones like those that the client received."""
-    sent, received = upload.tensors.get("params"), client.message.tensors.get("params")
+def _encodes_params(upload: Upload, client: Client, method: Method) -> bool:
+    """Whether an upload has parameters, but not whole ones like those of its reference."""
+    sent = upload.tensors.get("params")
     if sent is None or not upload.sizes["params"]:
         return False
-    return upload.sizes["params"] != sent.nbytes or received is None or received.shape != sent.shape
+    start = call_hook(method, "reference", client.message, upload)
+    return upload.sizes["params"] != sent.nbytes or start is None or start.shape != sent.shape
 
 
 @contextmanager

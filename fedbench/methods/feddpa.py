@@ -164,6 +164,10 @@ class FedDPA(Method["FedDPA.Options", "FedDPA.State"]):
             update.add_(noise.to(update.device), alpha=deviation)
         return update.to(trained.dtype)
 
+    def reference(self, message: Message, upload: Upload) -> Tensor:
+        """0: clients send an update."""
+        return torch.zeros_like(message.params)
+
     def send(self, server: ServerState, client: int) -> Message:
         return super().send(server, client).add(participants=zero_bytes(len(server.participants)))
 

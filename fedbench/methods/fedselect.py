@@ -33,7 +33,7 @@ from fedbench.engine.fit import Amount, Step
 from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Upload, sparse
+from fedbench.methods.messages import Message, Upload, sparse
 from fedbench.methods.server import ServerState
 from fedbench.module.layout import Layout, shares_by_tensor
 from fedbench.module.masks import choose, holds_one, without
@@ -152,6 +152,10 @@ class FedSelect(Method["FedSelect.Options", "FedSelect.State"]):
             params=sparse(without(trained.params, state.kept), int((~state.kept).sum())),
             mask=mask_to_bits(state.kept),
         )
+
+    def reference(self, message: Message, upload: Upload) -> Tensor:
+        """The received parameters, and 0 where the client sends nothing."""
+        return without(message.params, bits_to_mask(upload.mask, len(message.params)).to(message.params.device))
 
     def _in_turns(self, client: Client[State], model: Weights, mask: Tensor) -> Weights:
         """LocalAlt: in every epoch a pass over the data for the personal part, then one for the shared part."""

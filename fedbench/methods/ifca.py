@@ -29,7 +29,7 @@ from fedbench.config import TrainConfig
 from fedbench.engine.fit import Amount, Step
 from fedbench.methods.base import About, Method
 from fedbench.methods.client import Client, PrivateState
-from fedbench.methods.messages import Message, Upload, encoded, number_models
+from fedbench.methods.messages import Message, Upload, encoded, number_models, weights_of
 from fedbench.methods.server import ServerState
 from fedbench.module.masks import Entries
 from fedbench.module.weights import Weights
@@ -97,10 +97,13 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
 
     def models(self, client: Client) -> list[Weights]:
         """All received models."""
-        first, message, others = super().receive(client), client.message, range(self.options.clusters - 1)
+        return self.models_in(client.message, super().receive(client))
+
+    def models_in(self, message: Message, first: Weights) -> list[Weights]:
+        """All models of a message, of which the first is given."""
         if self.options.shared == "none":
             return [first, *message.models("other")]
-        heads = [getattr(message, f"head{number}") for number in others]
+        heads = [getattr(message, f"head{number}") for number in range(self.options.clusters - 1)]
         return [first, *(first.replace(params=self.part.put(first.params, head)) for head in heads)]
 
     def receive(self, client: Client) -> ChosenModel:
@@ -119,6 +122,10 @@ class IFCA(Method["IFCA.Options", PrivateState, "IFCA.Server"]):
             trained = client.fit(received, client.train, amount=Amount(steps=1), step=Step(rule=rule))
         number = encoded(torch.tensor(received.cluster), bits=ceil(log2(self.options.clusters)))
         return self.upload(client, trained, cluster=number, traces={"cluster": float(received.cluster + 1)})
+
+    def reference(self, message: Message, upload: Upload) -> Tensor:
+        """The parameters of the model that the client has trained."""
+        return self.models_in(message, weights_of(message))[int(upload.cluster)].params
 
     def join(self, client: Client, received: Weights) -> Weights:
         """The model of its cluster, trained as with `average=models`."""

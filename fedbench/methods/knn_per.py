@@ -14,7 +14,7 @@ Where we decide:
 - Search is exact, in float64, on the head's inputs; ties go to the earlier image.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -28,6 +28,7 @@ from fedbench.aggregation.means import normalise
 from fedbench.aggregation.ranks import floored_share
 from fedbench.config import TrainConfig
 from fedbench.engine.fit import Batches
+from fedbench.errors import ConfigError
 from fedbench.methods.base import About, Method, Point
 from fedbench.methods.client import Client, Predictor, held_count
 from fedbench.methods.messages import Upload
@@ -60,6 +61,15 @@ class KNNPer(Method["KNNPer.Options"]):
         val_pick: Literal["random", "tail"] = Field("random", description="which: drawn once, or the last ones")
 
     needs = frozenset({"head", "classes"})
+
+    def check(self) -> Iterable[str]:
+        if self.options.lam == "auto" and self.context.private_steps:
+            raise ConfigError(
+                f"privacy.level = sample: {self.context.method} with method.lam = auto fits on a part of its samples, "
+                "so that each is in a batch more often than epsilon counts; give method.lam a number, or set "
+                "privacy.level = client"
+            )
+        return ()
 
     @classmethod
     def steps(cls, options: Options, train: TrainConfig, samples: int, public: int) -> int:

@@ -122,6 +122,10 @@ class PFedHN(Method["PFedHN.Options", PrivateState, "PFedHN.Server"]):
         upload = self.upload(client, trained)
         return upload.add(params=self.shared_params.take(received.params - trained.params))  # type: ignore[return-value]
 
+    def reference(self, message: Message, upload: Upload) -> Tensor:
+        """0: clients send how far they moved their model."""
+        return torch.zeros_like(message.params)
+
     def local_step(self, model: Weights) -> Step | None:
         clip, generated = self.options.clip, self.shared_params.mask.to(model.params)
         return None if clip is None else Step(clip_generated, generated=generated, clip=clip)

@@ -252,6 +252,19 @@ class DeafClient(Method):
         return client.initial
 
 
+class SendsDifference(Method):
+    """Sends how far a client moved, which compression takes for a model."""
+
+    found_by, words = "compression", "changes nothing sends what is far from the parameters it received"
+
+    def train(self, client, received):
+        upload = super().train(client, received)
+        return upload.add(params=0.01 * (upload.params - client.message.params))
+
+    def aggregate(self, server, uploads):
+        server.params = server.params + self.mean_model(uploads).params
+
+
 class Right(Method):
     """FedAvg with a step of the server, which reads its option."""
 
@@ -302,4 +315,5 @@ WRONG = [
     *(ForgetsWeights, StateInSelf, MaskOffByOne, SendsPrivate, StaleModel, OptionUnread, StoreInModule),
     *(SharedMomentum, EvaluationTrainsBatchNorm, BytesThatLie, ResumeForgets, MaskAsFloats),
     *(WrongReduction, DeafClient, NeverReadsPrivate, MovesFrozen, ForgetsStatistics, DrawsByHash),
+    SendsDifference,
 ]

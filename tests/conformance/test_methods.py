@@ -11,6 +11,7 @@ import pytest
 from fedbench.checks.method_runs import ROUNDS, MethodRuns
 from fedbench.checks.methods import METHOD_CHECKS, stopped_and_resumed
 from fedbench.checks.several_hosts import SeveralHosts
+from fedbench.checks.situations import refuse_other_reference
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
@@ -110,6 +111,11 @@ def test_who_encodes_its_parameters_says_so(method, runs_of):
     refused = pytest.raises(ConfigError, match="encodes its parameters itself") if own else nullcontext()
     with refused:
         list(runs.kind(runs.kind.Options(**hosts.host.config.method.options), context).check())
+
+
+@every_method
+def test_what_is_sent_without_any_change_is_its_reference(method, runs_of):
+    refuse_other_reference(runs_of(method))
 
 
 @every_method

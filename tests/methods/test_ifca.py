@@ -131,3 +131,12 @@ def test_the_choice_of_a_client_and_the_sizes_of_clusters_are_traced():
     assert {client: seen.traces[client, "cluster"] - 1 for client in chosen} == chosen
     sizes = [seen.traces[-1, f"cluster_size/{number}"] for number in (1, 2)]
     assert sizes == [[*chosen.values()].count(number) for number in (0, 1)]
+
+
+@pytest.mark.parametrize("shared", ["none", "body"])
+def test_the_reference_of_an_upload_is_the_model_that_was_trained(shared):
+    run = Simulation("ifca", blobs([9, 17, 12]), clusters=3, shared=shared, init="jitter").run(1)
+    for number in range(3):
+        upload = Upload(1, 17, cluster=torch.tensor(number))
+        start = run.method.reference(run.message(1), upload)
+        assert torch.equal(start, run.server.models[number].params)

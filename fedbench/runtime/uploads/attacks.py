@@ -1,9 +1,10 @@
 """Malicious clients: what they send in place of the update that they trained.
 
-An update is what a client sends minus what it received. Attackers know each other and all honest updates of their
-round, the strongest case. `sign-flip` and `scaled` send a multiple of their own update, `noise` a random direction;
-`alie` is "A Little Is Enough" (Baruch, Baruch, Goldberg; NeurIPS 2019, Algorithm 3), `inner-product` is the attack of
-Xie, Koyejo and Gupta (UAI 2019, section 4.2).
+An update is what a client sends minus what it would send without any change, by default what it received
+(`Method.reference`). Attackers know each other and all honest updates of their round, the strongest case. `sign-flip`
+and `scaled` send a multiple of their own update, `noise` a random direction; `alie` is "A Little Is Enough" (Baruch,
+Baruch, Goldberg; NeurIPS 2019, Algorithm 3), `inner-product` is the attack of Xie, Koyejo and Gupta (UAI 2019, section
+4.2).
 """
 
 from collections.abc import Sequence
@@ -15,10 +16,10 @@ from torch import Tensor
 from fedbench.config.fleet import AttackConfig
 from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
-from fedbench.methods.messages import Upload
+from fedbench.methods.messages import Message, Upload
 from fedbench.module import seeds
 from fedbench.results.remarks import Doubt
-from fedbench.runtime.uploads.step import Delivery, UploadStep
+from fedbench.runtime.uploads.step import Delivery, Reference, UploadStep
 
 
 def attackers(seed: int, clients: int, attack: AttackConfig) -> frozenset[int]:
@@ -58,8 +59,8 @@ def warn_of_attack(attack: AttackConfig, participants: int, malicious: int) -> l
 class Attack(UploadStep):
     """Replaces what malicious clients send. Without an honest upload, those that need one send nothing new."""
 
-    def __init__(self, attack: AttackConfig, seed: int, malicious: frozenset[int]) -> None:
-        self.attack, self.seed, self.malicious = attack, seed, malicious
+    def __init__(self, attack: AttackConfig, seed: int, malicious: frozenset[int], reference: Reference) -> None:
+        self.attack, self.seed, self.malicious, self.reference = attack, seed, malicious, reference
 
     def at_server(self, uploads: list[Upload], delivery: Delivery) -> list[Upload]:
         if self.malicious:
@@ -69,20 +70,24 @@ class Attack(UploadStep):
 
     def _replace(self, field: str, uploads: dict[int, Upload], delivery: Delivery) -> None:
         """Replace a field of the malicious clients' uploads, by client."""
-        received = {client: delivery.received[client].tensors.get(field) for client in uploads}
         vectors = {client: upload.tensors[field] for client, upload in uploads.items() if field in upload.tensors}
+        starts = {client: self._start(field, uploads[client], delivery.received[client]) for client in vectors}
         updates = {
             client: vector.double() - start.to(vector.device).double()
             for client, vector in vectors.items()
-            if (start := received[client]) is not None and vector.numel() and vector.shape == start.shape
+            if (start := starts[client]) is not None and vector.numel() and vector.shape == start.shape
         }
         honest = [update for client, update in updates.items() if client not in self.malicious]
         for client in sorted(self.malicious & updates.keys()):
             draw = seeds.generator(self.seed, delivery.round, client, "attack")
             bad = malicious_update(self.attack, updates[client], honest, len(updates), draw)
-            start = received[client]
+            start = starts[client]
             assert start is not None
             uploads[client].tensors[field] = (start.to(bad) + bad).to(vectors[client])
+
+    def _start(self, field: str, upload: Upload, received: Message) -> Tensor | None:
+        """Where the update of a field begins. Other models than the first are what was received under their name."""
+        return self.reference(upload, received) if field == "params" else received.tensors.get(field)
 
 
 def malicious_update(

@@ -1,7 +1,10 @@
 """The steps of a run that change uploads, in order: clients take the first ones, the server the others."""
 
+from torch import Tensor
+
 from fedbench.methods.client import Client
-from fedbench.methods.messages import Upload
+from fedbench.methods.contract import call_hook, server_hook
+from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.build import RunParts
 from fedbench.runtime.uploads.attacks import Attack, attackers, warn_of_attack
 from fedbench.runtime.uploads.client_privacy import ClippedUpdates
@@ -15,15 +18,26 @@ class UploadChain:
 
     def __init__(self, parts: RunParts) -> None:
         config, context = parts.run.config, parts.context
+        self.parts = parts
         self.attack, self.context = config.attack, context
         self.malicious = attackers(parts.seed, context.clients, config.attack)
         self.sums = HostSums(parts.method, is_open=not self.malicious)
         self.steps: list[UploadStep] = [
-            ClippedUpdates(config.privacy, context.participants_per_round),
-            CompressedUpdates(config.compression),
-            Attack(config.attack, parts.seed, self.malicious),
+            ClippedUpdates(config.privacy, context.participants_per_round, self.reference),
+            CompressedUpdates(config.compression, self.reference),
+            Attack(config.attack, parts.seed, self.malicious, self.reference_at_server),
             self.sums,
         ]
+
+    def reference(self, upload: Upload, received: Message) -> Tensor | None:
+        """What the parameters of an upload would be if its client had changed nothing, by its method."""
+        start: Tensor | None = call_hook(self.parts.of(upload.client).method, "reference", received, upload)
+        return start
+
+    def reference_at_server(self, upload: Upload, received: Message) -> Tensor | None:
+        """The same where no client can fail for a mistake in the hook: the run ends."""
+        with server_hook(self.parts.method, "reference"):
+            return self.reference(upload, received)
 
     def first_remarks(self) -> list[str]:
         """Remarks to give before round 1 of an attack without strength, if all clients take part in every round."""

@@ -1,10 +1,10 @@
 """Shorter uploads: only the update of the parameters is sent, and not all of it.
 
-An update is what a client sends minus what it received, which the server knows. `topk` is biased, and error feedback
-repays what it leaves out (Stich, Cordonnier, Jaggi; NeurIPS 2018, Algorithm 1). `quantised` rounds every entry up or
-down at random to a multiple of a step, without bias (Alistarh et al., NeurIPS 2017, section 3.1, relative to the
-largest entry instead of the norm). `mask` sends entries that a shared random stream chooses, divided by their share
-(Konecny et al., 2016, section 2).
+An update is what a client sends minus what it would send without any change, by default what it received
+(`Method.reference`), which the server knows. `topk` is biased, and error feedback repays what it leaves out (Stich,
+Cordonnier, Jaggi; NeurIPS 2018, Algorithm 1). `quantised` rounds every entry up or down at random to a multiple of a
+step, without bias (Alistarh et al., NeurIPS 2017, section 3.1, relative to the largest entry instead of the norm).
+`mask` sends entries that a shared random stream chooses, divided by their share (Konecny et al., 2016, section 2).
 """
 
 from math import ceil
@@ -18,7 +18,7 @@ from fedbench.errors import ConfigError
 from fedbench.methods.base import Method
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Encoded, Upload
-from fedbench.runtime.uploads.step import UploadStep
+from fedbench.runtime.uploads.step import Reference, UploadStep
 
 INDEX_BYTES = 4
 
@@ -38,21 +38,24 @@ class CompressedUpdates(UploadStep):
     With error feedback the client keeps what was left out.
     """
 
-    def __init__(self, config: CompressionConfig) -> None:
+    def __init__(self, config: CompressionConfig, reference: Reference) -> None:
+        self.reference = reference
         self.config, self.keeps_residual = config, config.name == "topk" and config.feedback
 
     def at_client(self, upload: Upload, client: Client) -> None:
         params = upload.tensors.get("params")
         if self.config.name == "none" or params is None or not upload.sizes["params"]:
             return
-        received = client.message.params
-        update = params - received
-        if self.keeps_residual and client.state.residual is not None:
-            update += client.state.residual
+        start = self.reference(upload, client.message)
+        assert start is not None
+        update = params - start
+        residual = client.state.residual if self.keeps_residual else None
+        if residual is not None and residual.shape == update.shape:  # else what clients send has changed since
+            update += residual
         sent = compress(update, self.config, client.generator("compression"))
         if self.keeps_residual:
             client.state.residual = update - sent.tensor
-        upload.tensors["params"], upload.sizes["params"] = received + sent.tensor, sent.nbytes
+        upload.tensors["params"], upload.sizes["params"] = start + sent.tensor, sent.nbytes
 
 
 def compress(update: Tensor, config: CompressionConfig, draw: torch.Generator) -> Encoded:

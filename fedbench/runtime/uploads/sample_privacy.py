@@ -1,8 +1,10 @@
 """Sample-level differential privacy: what clients send, or publish, of models trained by DP-SGD.
 
 Two runs are neighbours if one of them has one training sample more, at one client. Every gradient step of a client is a
-Gaussian mechanism on a Poisson sample of its data (`engine.private_loop`), and the steps of all its fits and rounds are
-composed, whatever becomes of their models. The accountant is that of the library dp-accounting (Renyi divergences).
+Gaussian mechanism on a Poisson sample of its data (`engine.private_loop`), and the steps of all fits of its trainings
+are composed over the rounds, whatever becomes of their models. Fits for evaluation alone, such as fine-tuning in
+`personal`, and those of newcomers are not counted: nothing of them is trained further or sent, and their models must
+not be published with this epsilon. The accountant is that of the library dp-accounting (Renyi divergences).
 """
 
 from collections.abc import Iterable, Mapping
@@ -103,7 +105,8 @@ class SampleBudget:
         return (
             f"sample-level differential privacy: after {plural(rounds, 'round')} epsilon is {self.largest(steps):.3g} "
             f"at delta = {self.delta:.2g}, the largest of clients that take part in all (Poisson batches); scores, "
-            "losses, public samples and tuning are not part of it"
+            "losses, public samples and tuning are not part of it, nor are models that are fine-tuned for evaluation "
+            "alone, which must not be published with it"
         )
 
 

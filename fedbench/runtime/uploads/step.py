@@ -1,11 +1,16 @@
 """A step on the way of uploads from a client's training to the aggregation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+
+from torch import Tensor
 
 from fedbench.methods.client import Client
 from fedbench.methods.messages import Message, Upload
 from fedbench.runtime.uploads.sums import Total
+
+Reference = Callable[[Upload, Message], Tensor | None]
+"""What the parameters of an upload would be if its client, which received the message, had changed nothing."""
 
 
 @dataclass(frozen=True)

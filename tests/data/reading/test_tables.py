@@ -97,7 +97,7 @@ def test_numbers_written_as_text_and_codes_are_asked_about():
 @pytest.mark.parametrize("kind", [int, float, str])
 def test_numbers_of_a_column_with_the_name_of_codes_are_asked_about(name, kind):
     coded = FRAME.assign(**{name: [kind(10_000 + row % 3) for row in range(ROWS)]})
-    line = f"data t: column {name} has the name of codes and holds numbers: numbers (--data.numbers {name}) or 3 categories"
+    line = f"data t: column {name} has the name of codes and holds numbers: numbers (--data.numbers {name}) or 3 cat"
     assert refused(coded).startswith(line)
     assert content(coded, numbers=[name]).columns == ("a", name)
     assert len(content(coded, categories=[name]).columns) == 4

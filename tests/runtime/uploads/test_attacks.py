@@ -1,10 +1,12 @@
 """What malicious clients send, against calculations by hand, and who withstands it."""
 
+from copy import deepcopy
 from statistics import NormalDist
 
 import pytest
 import torch
 
+from fedbench.aggregation.packed import bits_to_mask
 from fedbench.aggregation.rules import make
 from fedbench.config import AggregatorConfig
 from fedbench.config.fleet import AttackConfig
@@ -12,14 +14,18 @@ from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
 from fedbench.methods.messages import Message, Upload
+from fedbench.module.masks import without
 from fedbench.module.weights import Weights
 from fedbench.results.reader import Records
 from fedbench.runtime.drive import drive
+from fedbench.runtime.driver import Driver
 from fedbench.runtime.hosts import InProcess
 from fedbench.runtime.uploads.attacks import Attack, attackers, largest_deviation, malicious_update
 from fedbench.runtime.uploads.step import Delivery
 from tests.runtime.rounds import driver, play, small
 
+SEND_A_PART = {"co-pfl", "fedselect"}
+"""Their uploads have 0 for entries that stay at the client."""
 OWN = torch.tensor([1.0, -2.0, 2.0], dtype=torch.float64)
 HONEST = [torch.tensor(v, dtype=torch.float64) for v in ([1.0, 0.0, 4.0], [3.0, 2.0, 0.0], [2.0, 4.0, 2.0])]
 """Their mean is (2, 2, 2), their standard deviation sqrt(2 / 3), sqrt(8 / 3), sqrt(8 / 3)."""
@@ -67,7 +73,7 @@ def test_only_malicious_uploads_change_and_the_reference_is_what_each_received()
     sent = {client: Message(params=torch.full((3,), float(client))) for client in range(4)}
     own = {client: torch.full((3,), client + 0.5) for client in range(4)}
     uploads = [Upload(client, 1, params=own[client].clone(), mask=torch.ones(2)) for client in range(4)]
-    step = Attack(AttackConfig(name="sign-flip"), 0, frozenset({2}))
+    step = Attack(AttackConfig(name="sign-flip"), 0, frozenset({2}), lambda upload, message: message.params)
     found = step.at_server(uploads, Delivery(1, sent, {}))
     assert [upload.params.tolist() for upload in found] == [[0.5] * 3, [1.5] * 3, [1.5] * 3, [3.5] * 3]
     assert all(upload.mask.tolist() == [1, 1] for upload in found)
@@ -117,14 +123,45 @@ def test_an_attack_hurts_the_mean_more_than_the_median(tmp_path):
     assert scores["median"] > scores["mean"] + 0.2
 
 
+def honest_round(run: Driver) -> tuple[list[Upload], Delivery]:
+    """The uploads of the first round, before the server has changed any, and how they came there."""
+    run.begin()
+    seen, at_server = [], run.uploads.at_server
+    run.uploads.at_server = lambda own, delivery: (seen.append(deepcopy((own, delivery))), at_server(own, delivery))[1]  # type: ignore[method-assign]
+    run.exchange(0)
+    return seen[0]
+
+
+def start_of(method: str, field: str, upload: Upload, message: Message) -> torch.Tensor:
+    """Where the update of a client begins, by what its method sends."""
+    if method in ("feddpa", "pfedhn"):
+        return torch.zeros_like(upload.params)
+    if method in SEND_A_PART:
+        return without(message.params, bits_to_mask(upload.mask, len(message.params)))
+    if method == "ifca":
+        return [message, *message.models("other")][int(upload.cluster)].params
+    return message.tensors[field]
+
+
+def sends_minus_its_update(method: str, run: Driver, own: list[Upload], delivery: Delivery) -> None:
+    """Of two attackers with `sign-flip`, field by field."""
+    step = Attack(AttackConfig(name="sign-flip"), 0, frozenset({0, 2}), run.uploads.reference_at_server)
+    found = step.at_server(deepcopy(own), delivery)
+    for before, after in zip(own, found, strict=True):
+        for field in (name for name in before.tensors if name.rpartition(".")[2] == "params"):
+            honest, sent = before.tensors[field], after.tensors[field]
+            if before.client not in (0, 2):
+                assert torch.equal(sent, honest)
+            elif honest.numel():
+                start = start_of(method, field, before, delivery.received[before.client])
+                torch.testing.assert_close(sent - start, start - honest, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("method", names())
 def test_what_a_method_sends_besides_is_declared_and_what_cannot_be_attacked_is_refused(method, tmp_path):
     attack = {"name": "alie", "share": 0.3}
     run = driver(resolve(small(method, rounds=1)), tmp_path)
-    run.begin()
-    seen, aggregate = [], run.method.aggregate
-    run.method.aggregate = lambda server, own: (seen.extend(own), aggregate(server, own))[1]  # type: ignore[method-assign]
-    run.exchange(0)
+    seen, delivery = honest_round(run)
     also = {n for n, size in seen[0].sizes.items() if size and n not in ("params", "buffers", "counters")}
     assert bool(also) == bool(load(method).also_sends)
     attacked_run = resolve(small(method, rounds=1, attack=attack))
@@ -134,3 +171,4 @@ def test_what_a_method_sends_besides_is_declared_and_what_cannot_be_attacked_is_
     else:
         check_run(attacked_run)
         drive(attacked_run, tmp_path, InProcess())
+        sends_minus_its_update(method, run, seen, delivery)

@@ -11,6 +11,8 @@ from fedbench.config.fleet import PrivacyConfig
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
+from fedbench.methods.base import Method
+from fedbench.results.reader import Records
 from fedbench.runtime.uploads.client_privacy import ClientBudget
 from fedbench.runtime.uploads.privacy import privacy_budget
 from tests.runtime.rounds import driver, play, small
@@ -38,6 +40,25 @@ def test_an_update_is_shortened_and_keeps_its_direction(tmp_path):
         length = float(whole.norm())
         assert length > 0.1
         torch.testing.assert_close(short, whole * (0.1 / length), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["feddpa", "pfedhn"])
+def test_a_difference_that_is_sent_is_the_update(method, tmp_path):
+    """No part of the received model is in what clipping takes away."""
+    _, plain = uploads_of(tmp_path, method)
+    _, clipped = uploads_of(tmp_path, method, privacy=CLIPPED)
+    for one, other in zip(plain, clipped, strict=True):
+        length = float(one.params.norm())
+        assert length > 0.1
+        torch.testing.assert_close(other.params, one.params * (0.1 / length), rtol=1e-4, atol=1e-6)
+
+
+def test_a_clip_that_no_difference_reaches_changes_no_score(tmp_path):
+    scores = []
+    for name, keys in (("plain", {}), ("clipped", {"privacy": {"clip": 2.0}})):
+        play(small("feddpa", **keys), tmp_path / name)
+        scores.append(Records(tmp_path / name).clients()["test_loss"].to_numpy())
+    assert scores[0] == pytest.approx(scores[1], rel=1e-3)
 
 
 def test_a_short_update_stays(tmp_path):
@@ -81,6 +102,41 @@ def test_sampling_counts_only_where_nobody_sees_who_took_part():
     assert each == pytest.approx(
         ClientBudget(PrivacyConfig(clip=1, noise=2 / sqrt(50), delta=1e-5), 9, 9, True).epsilon(1)
     )
+
+
+class Everyone(Method):
+    """All clients train and upload in every round."""
+
+    @classmethod
+    def trainers(cls, options):
+        return "all"
+
+
+def test_sampling_does_not_count_where_all_upload_in_every_round(tmp_path):
+    keys = {"participation": 0.2, "method__weighting": "uniform", "privacy": NOISY}
+    own, usual = (
+        privacy_budget(run.config.privacy, run.method)
+        for run in (driver(resolve(small(name, **keys)), tmp_path) for name in (f"{__name__}:Everyone", "fedavg"))
+    )
+    assert isinstance(own, ClientBudget)
+    assert isinstance(usual, ClientBudget)
+    assert own.mean_only
+    assert usual.mean_only
+    full = ClientBudget(PrivacyConfig(**NOISY), 10, 10, mean_only=True)
+    assert own.epsilon(10) == full.epsilon(10) > 1.5 * usual.epsilon(10)
+
+
+@pytest.mark.parametrize("name", ["mask", "topk", "quantised"])
+def test_with_compression_the_server_sees_every_upload_with_its_own_noise_alone(name, tmp_path):
+    keys = {"method__weighting": "uniform", "privacy": NOISY, "compression": {"name": name}}
+    run = driver(resolve(small(**keys)), tmp_path)
+    budget = privacy_budget(run.config.privacy, run.method)
+    assert isinstance(budget, ClientBudget)
+    each = ClientBudget(PrivacyConfig(**{**NOISY, "noise": NOISY["noise"] / sqrt(10)}), 10, 10, mean_only=True)
+    assert budget.epsilon(4) == pytest.approx(each.epsilon(4))
+    (line,) = [line for line in run.warnings if "differential privacy" in line]
+    assert f"after 4 rounds epsilon is {budget.epsilon(4):.3g}" in line
+    assert "(the server sees every upload, because each is compressed after its noise; only the mean would be" in line
 
 
 @pytest.mark.parametrize(

@@ -84,11 +84,31 @@ def test_error_feedback_sends_later_what_was_left_out(tmp_path):
     assert not kept[first.params != before].any()
 
 
+@pytest.mark.parametrize("method", ["feddpa", "pfedhn"])
+def test_of_a_difference_that_is_sent_only_a_part_arrives(method, tmp_path):
+    seen = []
+    for keys in ({}, {"compression": {"name": "topk", "share": 0.1}}):
+        run = driver(resolve(small(method, rounds=1, **keys)), tmp_path)
+        run.begin()
+        run.method.aggregate = lambda server, own: seen.append(own)  # type: ignore[method-assign]
+        run.exchange(0)
+    for whole, part in zip(*seen, strict=True):
+        arrived = part.params != 0
+        assert 0 < int(arrived.sum()) <= int(0.1 * len(arrived) + 0.5)
+        assert torch.equal(part.params[arrived], whole.params[arrived])
+
+
 def test_without_error_feedback_nothing_is_kept(tmp_path):
     asked = {"name": "topk", "share": 0.1, "feedback": False}
     run = driver(resolve(small("fedavg", compression=asked, rounds=1)), tmp_path)
     run.run()
     assert not any(run.homes.round_saved(client) for client in range(10))
+
+
+def test_what_was_left_out_of_another_part_of_the_model_is_dropped(tmp_path):
+    asked = {"name": "topk", "share": 0.1}
+    play(small("lg-fedavg", method__pretrain_rounds=2, rounds=4, compression=asked), tmp_path)
+    assert Records(tmp_path).metrics()["failed"].map(len).sum() == 0
 
 
 def test_all_of_it_is_what_is_sent_without_compression(tmp_path):

@@ -7,6 +7,7 @@ from dp_accounting.pld import PLDAccountant
 from fedbench.errors import ConfigError
 from fedbench.jobs.resolve import check_run, resolve
 from fedbench.methods import load, names
+from fedbench.methods.base import Method
 from fedbench.runtime.uploads.privacy import privacy_budget
 from fedbench.runtime.uploads.sample_privacy import SampleBudget, epsilon_of, highest
 from tests.runtime.rounds import driver, play, small
@@ -118,6 +119,61 @@ def test_every_other_method_trains(method, tmp_path):
 def test_what_would_not_be_private_is_refused(keys, line):
     with pytest.raises(ConfigError, match=line):
         check_run(resolve(small("fedavg", **{"privacy": PRIVATE, **keys})))
+
+
+def test_fits_on_a_part_of_the_samples_are_refused_before_round_1():
+    line = "privacy.level = sample: knn-per with method.lam = auto fits on a part of its samples"
+    with pytest.raises(ConfigError, match=line) as no:
+        check_run(resolve(small("knn-per", privacy=PRIVATE, method__lam="auto")))
+    assert "\n" not in str(no.value)
+    check_run(resolve(small("knn-per", privacy=PRIVATE, method__lam=0.5)))
+    check_run(resolve(small("knn-per", privacy={"clip": 1.0}, method__lam="auto")))
+
+
+class Half(Method):
+    """Fits on half of a client's samples, by which each is in a batch twice as often."""
+
+    def train(self, client, received):
+        return self.upload(client, client.fit(received, client.split(0.5)[0]))
+
+
+def test_fits_on_a_part_of_the_samples_are_refused_at_the_fit(tmp_path):
+    with pytest.raises(ConfigError, match=r"Half fits on \d+ of a client's \d+ samples, so that") as no:
+        play(small(f"{__name__}:Half", privacy=PRIVATE), tmp_path)
+    assert "\n" not in str(no.value)
+    play(small(f"{__name__}:Half", rounds=1), tmp_path / "public")
+
+
+class TrainsFirst(Method):
+    """Trains the model that it has received once more."""
+
+    def receive(self, client):
+        return client.fit(super().receive(client), client.train, "first")
+
+
+class TrainsAtFirst(Method):
+    """Trains a model before round 1."""
+
+    def begin(self, client):
+        client.state.params = client.fit(client.initial, client.train, "first").params
+
+
+@pytest.mark.parametrize(("kind", "hook"), [(TrainsFirst, "receive"), (TrainsAtFirst, "begin")])
+def test_steps_that_nobody_counts_are_refused(kind, hook, tmp_path):
+    with pytest.raises(ConfigError, match=f"{kind.__name__} makes gradient steps in `{hook}`, which epsilon would"):
+        play(small(f"{__name__}:{kind.__name__}", privacy=PRIVATE), tmp_path)
+    play(small(f"{__name__}:{kind.__name__}", rounds=1), tmp_path / "public")
+
+
+def test_fine_tuning_for_evaluation_is_not_counted_and_the_line_says_so(tmp_path):
+    steps = []
+    for epochs in (0, 2):
+        run = driver(resolve(small("fedavg-ft", rounds=1, privacy=PRIVATE, method__ft_epochs=epochs)), tmp_path)
+        run.run()
+        steps.append(run.record.private_steps)
+        (line,) = [line for line in run.warnings if "sample-level differential privacy" in line]
+        assert "models that are fine-tuned for evaluation alone, which must not be published with it" in line
+    assert steps[0] == steps[1]
 
 
 def test_groupnorm_trains(tmp_path):
