@@ -172,7 +172,9 @@ class PartitionConfig(OpenSection):
         None, description="file with the rows of each client: a run's partition.json or partition.npz"
     )
     seed: Seed | None = Field(None, description="seed of the partition; none: the run's seed")
-    flip_clients: list[int] = Field([], description="clients whose labels are permuted, c -> (c + 1) mod classes")
+    flip_clients: list[int] = Field(
+        [], description="clients to whom labels mean something else, in tests too: c is (c + 1) mod classes"
+    )
     noise_clients: list[int] = Field([], description="clients with wrong labels in training and validation")
     noise_rate: float = Field(0.2, ge=0, le=1, description="share of wrong labels of noise_clients")
 

@@ -30,7 +30,7 @@ class SamplePool:
     are 0, without a name. numbers: the data set's number of each class that occurs, int64 [classes]. train, test: the
     rows of the two parts that clients may get, int64, ascending. val_rows: the rows of the data set's own validation
     part, if any, which are training rows too. one_part: the data set has no other part. known: it is one of fedbench's
-    own, by name. groups, order: int64 [rows], the columns that `partition.test_by` and `partition.order_by` name, if
+    own, by name; official: as its makers publish it. groups, order: int64 [rows], the columns that `partition.test_by` and `partition.order_by` name, if
     any. extent: how far a sample reaches, in units of the order. reserved: rows that were withheld from clients.
     """
 
@@ -43,6 +43,7 @@ class SamplePool:
     val_rows: range
     one_part: bool
     known: bool
+    official: bool
     groups: np.ndarray | None = None
     order: np.ndarray | None = None
     extent: int = 0
@@ -63,6 +64,7 @@ class SamplePool:
             range(dataset.train_rows - dataset.val_rows, dataset.train_rows),
             dataset.one_part,
             dataset.is_known,
+            dataset.official,
             dataset.groups,
             dataset.order,
             dataset.extent,

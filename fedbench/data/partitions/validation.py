@@ -4,8 +4,9 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data.partitions.assignment import Assignment, apportion, distinct_values, random_ranks
-from fedbench.data.partitions.held_out import draw_groups, held_out_sizes, last_of_each
+from fedbench.data.partitions.held_out import PASSES, draw_by_class, draw_groups, held_out_sizes, last_of_each
 from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of, places_in_order
+from fedbench.data.partitions.scheme import load
 
 
 def hold_out_validation(
@@ -13,11 +14,15 @@ def hold_out_validation(
 ) -> tuple[Assignment, np.ndarray]:
     """The training images, without those that overlap validation, and which of them are held out for it, bool [n].
 
-    As the test images are: the last ones of each client, whole groups, or by class.
+    As the test images are: the last ones of each client, whole groups, or by class. An image that several clients have
+    is held out at all of them, or at none.
     """
     options, share, (rows, owners) = config.partition, config.data.val, train
     groups = groups_of(source, options)
     if not share or not len(rows) or (options.test != "last" and groups is None):
+        image = load(options.name).image(source)
+        if share and are_shared(train, image):
+            return train, draw_shared_validation(train, image, source.labels, share, rng)
         return train, draw_validation(train, source.labels, share, rng)
     if groups is not None:
         return train, validation_groups(groups[rows], owners, source.labels[rows], share, rng)
@@ -34,6 +39,35 @@ def validation_groups(
     while len(without := np.flatnonzero((np.bincount(owners, val, len(sizes)) == sizes) & (sizes > 0))):
         val &= ~np.isin(groups, groups[np.isin(owners, without)])
     return val
+
+
+def are_shared(train: Assignment, image: np.ndarray) -> bool:
+    """Whether several clients have the same image. image: int64 [rows], its number for every row."""
+    _, first, place = np.unique(image[train.rows], return_index=True, return_inverse=True)
+    return bool((train.owners[first][place] != train.owners).any())
+
+
+def draw_shared_validation(
+    train: Assignment, image: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator
+) -> np.ndarray:
+    """A share of all different training images, by class, held out wherever they are, bool [n].
+
+    Else one client would validate on what another trains on. So a client holds out about the share; one of two images
+    or more holds out at least one, and keeps one, as far as others leave it the choice.
+    """
+    _, first, place = np.unique(image[train.rows], return_index=True, return_inverse=True)
+    held = draw_by_class(np.zeros(len(first), np.int64), labels[train.rows[first]], share, rng)
+    order = np.argsort(train.owners, kind="stable")
+    images_of = np.split(place[order], np.flatnonzero(np.diff(train.owners[order])) + 1)
+    for _ in range(PASSES):
+        one_sided = [own for own in images_of if len(np.unique(held[own])) < 2 <= len(np.unique(own))]
+        for own in one_sided:
+            held[rng.choice(own)] ^= True
+        if not one_sided:
+            break
+    for own in images_of:
+        held[own] &= not held[own].all()
+    return held[place]
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

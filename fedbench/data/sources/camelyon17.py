@@ -1,6 +1,6 @@
 """Camelyon17 of WILDS: patches of lymph nodes with or without tumor, ten slides of each of five hospitals (domains).
 
-By default every fifth slide of each hospital is for testing: each hospital has both parts, and no slide is in both.
+By default the test part has every fifth slide of each hospital: each hospital has both parts, and no slide is in both.
 `data.parts wilds` reads the parts of WILDS: hospital 2 is the test part, hospital 1 is left out, and the patches that
 the table marks are the validation part. Sources: Bandi et al., IEEE Transactions on Medical Imaging 2018; Koh et al.,
 "WILDS: a benchmark of in-the-wild distribution shifts", ICML 2021.

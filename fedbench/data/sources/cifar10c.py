@@ -96,7 +96,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     train, tests = (len(files) * int(rows.sum()) for rows in (~test, test))
     warnings = (
         f"corrupted copies of CIFAR-10's test images at severity {options.severity}; "
-        "every fifth picture is a test image in all types",
+        "the set's own test part has every fifth picture, in all types",
     )
     return Content(
         train, tests, blocks, len(CIFAR10_CLASSES), CIFAR10_CLASSES, domain_names=tuple(files), warnings=warnings

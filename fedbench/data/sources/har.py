@@ -46,7 +46,11 @@ def read(name: str, folder: Path, options: Options) -> Content:
         Block(part.samples, part.targets, domains)
         for part, domains in zip(parts, np.split(numbers, [train]), strict=True)
     ]
-    return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)))
+    line = (
+        "windows overlap by half: those that partitions hold out for testing or validation share readings with training "
+        "windows; with partition.test part no person is on both sides of the test"
+    )
+    return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)), warnings=(line,))
 
 
 def read_persons(folder: Path, part: str, signals: bool, classes: int) -> Block:

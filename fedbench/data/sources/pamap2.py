@@ -83,7 +83,7 @@ def read(name: str, folder: Path, options: Options) -> Content:
     if options.step and options.step < options.length:
         warnings.append(
             "windows overlap: test windows that partitions hold out share readings with training windows, except "
-            "with partition.test last"
+            "under partition natural with partition.test last"
         )
     count = sum(len(block.targets) for block in blocks)
     names = tuple(activities.values())

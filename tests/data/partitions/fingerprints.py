@@ -3,9 +3,9 @@
 FINGERPRINTS = {
     "iid": "1f6ef757d3c1c247",
     "shards": "479a3e1ac653d997",
-    "pathological": "7b612f5c74282822",
+    "pathological": "8551ef9fde614eeb",
     "dirichlet": "b5c4defa622c5fa5",
-    "dirichlet-fixed": "51924ca9032d880f",
+    "dirichlet-fixed": "999a6332d14f38e6",
     "practical": "0d774650dd759475",
     "domain": "a4fccab92344a97f",
     "domain-shards": "c72c25b6a197b2af",

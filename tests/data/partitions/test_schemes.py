@@ -1,5 +1,7 @@
 """Partitions: what each scheme promises, and the one line for what it cannot give."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -109,6 +111,13 @@ def test_seed_and_partition_seed():
 )
 def test_impossible_requests_name_the_numbers(options, numbers):
     assert numbers in refused(**options)
+
+
+def test_a_test_part_of_ones_own_that_is_merged_is_said():
+    line = "the data's own test part (200 samples) is merged with the training part, and 25% of all samples are held"
+    assert deal(name="dirichlet").warnings[0].startswith(line)
+    assert not deal(name="dirichlet", test="part").warnings
+    assert not deal(replace(EVEN, official=True), name="dirichlet").warnings
 
 
 def test_a_missing_part_is_pooled_only_unless_told_otherwise():

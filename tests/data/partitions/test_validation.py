@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedbench.data.partitions.assignment import Assignment, apportion
-from fedbench.data.partitions.validation import draw_validation, with_rare_classes
+from fedbench.data.partitions.validation import are_shared, draw_shared_validation, draw_validation, with_rare_classes
 
 
 def drawn(rare: int, clients: int = 8, share: float = 0.1) -> np.ndarray:
@@ -44,3 +44,21 @@ def test_a_rare_class_takes_the_place_of_one_that_was_rounded_up():
         assert np.abs(held - sizes * quotas[owners] / totals[owners]).max() < 1
         moved += (held != counts).any()
     assert moved > 10
+
+
+@pytest.mark.parametrize("each", [2, 20, 90])
+def test_an_image_of_several_clients_is_held_out_at_all_of_them_or_at_none(each):
+    rng = np.random.default_rng(1)
+    rows = np.concatenate([rng.permutation(100)[:each] for _ in range(12)])
+    train, image, labels = Assignment(rows, np.repeat(np.arange(12), each)), np.arange(100), np.arange(100) % 3
+    assert are_shared(train, image)
+    held = draw_shared_validation(train, image, labels, 0.1, rng)
+    assert not {*rows[held]} & {*rows[~held]}
+    by_client = held.reshape(12, each).sum(1)
+    assert (by_client < each).all()
+    if each == 90:
+        assert len({*rows[held]}) == 10
+        assert {*labels[rows[held]]} == {0, 1, 2}
+    if each > 2:
+        assert (by_client > 0).all()
+    assert not are_shared(Assignment(np.arange(24), np.repeat(np.arange(2), 12)), image)

@@ -1,5 +1,7 @@
 """Equally many images per client, in its own Dirichlet proportions."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fedbench.config import PartitionConfig
@@ -7,6 +9,9 @@ from fedbench.data.partitions.assignment import Deal
 from fedbench.data.partitions.pool import SamplePool, draw_for_clients, parts_to_deal
 from fedbench.data.partitions.proportions import check_no_class_empty
 from fedbench.data.partitions.scheme import FEDCAC_SIZES, Scheme
+
+FEW = 3
+"""Samples of a class, in the mean, below which rounding distorts proportions."""
 
 
 def deal(source: SamplePool, options: PartitionConfig, rng: np.random.Generator) -> Deal:
@@ -41,4 +46,18 @@ def fixed_counts(shares: np.ndarray, size: int) -> np.ndarray:
     return counts
 
 
-SCHEME = Scheme(deal, ("alpha", "train_size", "test_size"), sizes=FEDCAC_SIZES, headline=("alpha", "train_size"))
+def remarks(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
+    """A line where a client has so few samples of a class that rounding decides its proportions."""
+    assert options.train_size is not None
+    assert options.test_size is not None
+    for part, size in (("train", options.train_size), ("test", options.test_size)):
+        if size < FEW * source.classes:
+            yield (
+                f"partition.{part}_size = {size}: proportions of {source.classes} classes are rounded one by one, and the "
+                f"last class gets what is left, so that it has more samples than its share; take {FEW} a class or more"
+            )
+
+
+SCHEME = Scheme(
+    deal, ("alpha", "train_size", "test_size"), sizes=FEDCAC_SIZES, headline=("alpha", "train_size"), remarks=remarks
+)

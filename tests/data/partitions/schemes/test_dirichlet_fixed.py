@@ -26,6 +26,14 @@ def test_dirichlet_fixed_counts_are_rounded_class_by_class_and_late_classes_may_
         assert fixed_counts(np.array([shares]), size).tolist() == [expected]
 
 
+def test_dirichlet_fixed_says_when_rounding_decides_the_proportions():
+    (line,) = deal(name="dirichlet-fixed", clients=3, train_size=100, test_size=20).warnings
+    assert line.startswith(
+        "partition.test_size = 20: proportions of 10 classes are rounded one by one, and the last cla"
+    )
+    assert not deal(name="dirichlet-fixed", clients=3, train_size=100, test_size=30).warnings
+
+
 def test_dirichlet_fixed_largest_share_is_as_simulated_for_the_paper():
     """Alpha per class: the largest class holds 66.4 % (alpha 0.1), 37.9 % (0.5), 29.2 % (1.0) of 10 classes."""
     for alpha, share in ((0.1, 0.664), (0.5, 0.379), (1.0, 0.292)):
