@@ -125,8 +125,8 @@ def split_lines(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
         yield f"the data set has no test part: {share} of its samples are held out for testing"
     elif options.test == "pooled" and not source.official:
         yield (
-            f"the data's own test part ({len(source.test)} samples) is merged with the training part, and {share} of all "
-            "samples are held out for testing; partition.test part keeps it"
+            f"the data's own test part ({len(source.test)} samples) is merged with the training part, and {share} of "
+            "all samples are held out for testing; partition.test part keeps it"
         )
     if options.test == "part" and groups is not None:
         both = np.intersect1d(groups[source.train], groups[source.test])

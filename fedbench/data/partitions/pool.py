@@ -30,8 +30,9 @@ class SamplePool:
     are 0, without a name. numbers: the data set's number of each class that occurs, int64 [classes]. train, test: the
     rows of the two parts that clients may get, int64, ascending. val_rows: the rows of the data set's own validation
     part, if any, which are training rows too. one_part: the data set has no other part. known: it is one of fedbench's
-    own, by name; official: as its makers publish it. groups, order: int64 [rows], the columns that `partition.test_by` and `partition.order_by` name, if
-    any. extent: how far a sample reaches, in units of the order. reserved: rows that were withheld from clients.
+    own, by name; official: as its makers publish it. groups, order: int64 [rows], the columns that `partition.test_by`
+    and `partition.order_by` name, if any. extent: how far a sample reaches, in units of the order. reserved: rows that
+    were withheld from clients.
     """
 
     labels: np.ndarray

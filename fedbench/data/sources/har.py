@@ -47,8 +47,8 @@ def read(name: str, folder: Path, options: Options) -> Content:
         for part, domains in zip(parts, np.split(numbers, [train]), strict=True)
     ]
     line = (
-        "windows overlap by half: those that partitions hold out for testing or validation share readings with training "
-        "windows; with partition.test part no person is on both sides of the test"
+        "windows overlap by half: those that partitions hold out for testing or validation share readings with "
+        "training windows; with partition.test part no person is on both sides of the test"
     )
     return Content(train, test, blocks, len(activities), activities, tuple(map(str, persons)), warnings=(line,))
 

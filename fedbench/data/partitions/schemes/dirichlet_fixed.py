@@ -53,8 +53,8 @@ def remarks(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
     for part, size in (("train", options.train_size), ("test", options.test_size)):
         if size < FEW * source.classes:
             yield (
-                f"partition.{part}_size = {size}: proportions of {source.classes} classes are rounded one by one, and the "
-                f"last class gets what is left, so that it has more samples than its share; take {FEW} a class or more"
+                f"partition.{part}_size = {size}: proportions of {source.classes} classes are rounded one by one, and "
+                f"the last class gets what is left, so that it has more samples than its share; take {FEW} a class or more"
             )
 
 
