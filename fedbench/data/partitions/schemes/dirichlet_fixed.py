@@ -54,7 +54,7 @@ def remarks(source: SamplePool, options: PartitionConfig) -> Iterator[str]:
         if size < FEW * source.classes:
             yield (
                 f"partition.{part}_size = {size}: proportions of {source.classes} classes are rounded one by one, and "
-                f"the last class gets what is left, so that it has more samples than its share; take {FEW} a class or more"
+                f"the last class gets what is left, more samples than its share; take {FEW} a class or more"
             )
 
 
