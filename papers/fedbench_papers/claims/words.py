@@ -230,9 +230,9 @@ def verdict_words(part: Tree) -> str:
     return f"{verdict} ({POINT_WORDS[point]}: {part['other']})" if part["other"] else verdict
 
 
-def far_words(row: Tree) -> list[str]:
-    """In what the setting of a row that was run is far from the paper's protocol, if it is."""
-    return [f"far from the paper's protocol: {row['far']}"] if row.get("far") and row["parts"] else []
+def far_words(row: Tree) -> str:
+    """In what the setting of a row that was run is far from the paper's protocol; empty if it is not."""
+    return str(row.get("far", "")) if row["parts"] else ""
 
 
 def tally(rows: Sequence[Tree]) -> str:

@@ -11,10 +11,11 @@ from scipy import stats
 from fedbench.config.words import plural
 from fedbench.report.typeset import join_words, p_text
 from fedbench.results.settings_summary import ranking, signed_rank
+from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import SIGNS, is_clear
 from fedbench_papers.field.measures import FINE_TUNED
-from fedbench_papers.field.standings import Field, Standing, kind_of
+from fedbench_papers.field.standings import PLAIN, Field, Standing, kind_of
 
 LEAST_SETTINGS = 4
 """Fewest settings, or methods, over which a rank correlation or a signed-rank test is made."""
@@ -59,7 +60,8 @@ def where_collaboration_pays(field: Field) -> Iterator[Finding]:
         text += f" The largest gain that was shown is that of {top.method} in '{where}': {points} points; as the "
         text += "largest of many it is flattered."
         counts = [
-            f"{field.title(name)} {len(better)} of {len(field.rivals(name)) - 1}" for name, better in named.items()
+            f"{field.title(name)} {len(better)} of {len(field.rivals(name)) - 1}{copies_among(field, better)}"
+            for name, better in named.items()
         ]
         text += f" Methods that are better: {'; '.join(counts)}."
     if without:
@@ -69,6 +71,13 @@ def where_collaboration_pays(field: Field) -> Iterator[Finding]:
 
 def better_than_local(field: Field, setting: str) -> list[Standing]:
     return [one for one in field.rivals(setting) if one.over_local is not None and one.over_local.is_better]
+
+
+def copies_among(field: Field, standings: Sequence[Standing]) -> str:
+    """How many of some methods of a setting are fedavg or local training there, in brackets; empty if none is."""
+    kinds = Counter(plain for one in standings if (plain := field.same_as(one.setting, one.method)))
+    named = [f"{number} of them {PLAIN[plain]} itself" for plain, number in kinds.items()]
+    return f" ({', '.join(named)})" if named else ""
 
 
 def gain_over_local(standing: Standing) -> float:
@@ -124,8 +133,8 @@ def never_better_than_fine_tuning(field: Field) -> Iterator[Finding]:
     better: dict[str, list[str]] = {}
     worse: Counter[str] = Counter()
     for method in field.competing:
-        gains = {s: field.gain(s, method, FINE_TUNED) for s in field.settings}
-        known = {s: gain for s, gain in gains.items() if gain is not None}
+        own = [s for s in field.settings if not field.same_as(s, method)]
+        known = {s: gain for s in own if (gain := field.gain(s, method, FINE_TUNED)) is not None}
         if known:
             better[method] = [s for s, gain in known.items() if gain.is_better]
             worse[method] = sum(gain.is_worse for gain in known.values())
@@ -141,7 +150,34 @@ def never_better_than_fine_tuning(field: Field) -> Iterator[Finding]:
         text += f" Better in {'; '.join(map(field.title, places))}: {', '.join(methods)}."
     if never:
         text += f" Nowhere: {', '.join(never)}."
+    if copies(field):
+        text += " Where a method is fedavg or local training itself, it is not counted."
     yield Finding(f"Which methods are better than {FINE_TUNED}?", text, FIXED)
+
+
+def what_is_a_plain_method(field: Field) -> Iterator[Finding]:
+    """The methods that are fedavg or local training in a setting."""
+    known = copies(field)
+    if not known:
+        return
+    named = []
+    for (method, plain), where in known.items():
+        places = "every setting" if len(where) == len(field.settings) else "; ".join(map(field.title, where))
+        named.append(f"{method} is {PLAIN[plain]} in {places}.")
+    text = "By the values that tuning chose, or by the setting, some methods do what a plain one does, so that what is "
+    text += f"said of them there is said of that one. {' '.join(named)}"
+    test = f"The same scores to the bit in every seed that both have, {LEAST_SEEDS} at least, after aggregation and "
+    test += "after another local training; of newcomers their own scores."
+    yield Finding("Which methods are fedavg or local training themselves?", text, test)
+
+
+def copies(field: Field) -> dict[tuple[str, str], list[str]]:
+    """By method and plain method, the settings in which it is that one."""
+    known: dict[tuple[str, str], list[str]] = {}
+    for setting, method in field.standings:
+        if plain := field.same_as(setting, method):
+            known.setdefault((method, plain), []).append(setting)
+    return dict(sorted(known.items()))
 
 
 def what_turns_with_the_point(field: Field) -> Iterator[Finding]:
@@ -234,23 +270,30 @@ def of_the_papers(field: Field) -> Iterator[Finding]:
 
 
 def paper_line(field: Field, paper: str, method: str) -> str:
-    """How a paper's method stands, in a sentence; empty if it was not compared."""
+    """How a paper's method stands, in a few sentences; empty if it was not compared.
+
+    Settings in which it is fedavg or local training are named and not counted.
+    """
     standings = field.of_method(method)
     if not standings:
         return ""
-    local = Counter(one.over_local.relation for one in standings if one.over_local is not None)
-    gains = (field.gain(one.setting, method, FINE_TUNED) for one in standings)
-    tuned = Counter(gain.relation for gain in gains if gain is not None)
-    judged = [one for one in standings if one.may_be_best is not None]
-    if not judged:
-        return f"{paper}: judged in none of {plural(len(standings), 'setting')}, for the reasons that the page names."
-    best = [field.title(one.setting) for one in judged if one.may_be_best]
-    text = f"{paper}: in {plural(len(judged), 'setting')} where it was judged, better than local training in "
-    text += (
-        f"{local['better']} and worse in {local['worse']}, better than {FINE_TUNED} in {tuned['better']} and worse in "
-    )
-    text += f"{tuned['worse']}; "
-    return text + (f"among the possible best in {', '.join(best)}." if best else "nowhere among the possible best.")
+    plain = {one.setting: field.same_as(one.setting, method) for one in standings}
+    judged = [one for one in standings if one.may_be_best is not None and not plain[one.setting]]
+    text = f"{paper}: judged in none of {plural(len(standings), 'setting')}, for the reasons that the page names."
+    if judged:
+        local = Counter(one.over_local.relation for one in judged if one.over_local is not None)
+        gains = (field.gain(one.setting, method, FINE_TUNED) for one in judged)
+        tuned = Counter(gain.relation for gain in gains if gain is not None)
+        best = [field.title(one.setting) for one in judged if one.may_be_best]
+        text = f"{paper}: in {plural(len(judged), 'setting')} where it was judged, better than local training in "
+        text += f"{local['better']} and worse in {local['worse']}, better than {FINE_TUNED} in {tuned['better']} and "
+        text += f"worse in {tuned['worse']}; "
+        text += f"among the possible best in {'; '.join(best)}." if best else "nowhere among the possible best."
+    for name, words in PLAIN.items():
+        if where := [field.title(setting) for setting, same in plain.items() if same == name]:
+            text += f" Not counted, because it is {words} there, with the same scores in every seed: "
+            text += f"{'; '.join(where)}."
+    return text
 
 
 QUESTIONS: Sequence[Callable[[Field], Iterator[Finding]]] = (
@@ -259,6 +302,7 @@ QUESTIONS: Sequence[Callable[[Field], Iterator[Finding]]] = (
     what_heterogeneity_does,
     over_all_settings,
     never_better_than_fine_tuning,
+    what_is_a_plain_method,
     what_turns_with_the_point,
     the_worst_tenth,
     cost_and_gain,

@@ -11,6 +11,8 @@ import numpy as np
 
 from fedbench.methods import METHODS, load
 from fedbench.methods.base import About
+from fedbench.report.leaderboard import OTHER_POINT
+from fedbench.results.statistics import LEAST_SEEDS
 from fedbench.results.tables import BASELINE
 from fedbench.results.verdict import Bound, Relation, relation_of_interval
 from fedbench.tasks.metric import MINUS
@@ -19,6 +21,8 @@ from fedbench_papers.field.record import FieldRecord
 
 POOLED = "centralized"
 """The model that is trained on the data of all clients, which no federation has: it does not compete."""
+PLAIN = {"fedavg": "fedavg", BASELINE: "local training"}
+"""Methods that others can become by the values that tuning chooses, or by the setting, and what texts call them."""
 SHARED, BASE, OWN = "global", "baseline", "own"
 """Families: methods with one model for all, methods to compare with, and those that are not fedbench's."""
 
@@ -146,9 +150,29 @@ class Field:
 
     def difference(self, setting: str, method: str, other: str, quantity: str = "score") -> float | None:
         """How much higher a number of a method is than that of another one, mean over the seeds that both have."""
-        ours, theirs = (self.by_seed(setting, one, quantity, self.point(setting)) for one in (method, other))
-        both = [ours[seed] - theirs[seed] for seed in ours.keys() & theirs.keys()]
-        return fmean(both) if both else None
+        both = self._pairs(setting, method, other, self.point(setting), quantity)
+        return fmean(ours - theirs for ours, theirs in both) if both else None
+
+    def _pairs(
+        self, setting: str, method: str, other: str, point: str, quantity: str = "score"
+    ) -> list[tuple[float, float]]:
+        """A number of two methods in the seeds that both have."""
+        ours, theirs = (self.by_seed(setting, one, quantity, point) for one in (method, other))
+        return [(ours[seed], theirs[seed]) for seed in ours.keys() & theirs.keys()]
+
+    def same_as(self, setting: str, method: str) -> str:
+        """The plain method (`PLAIN`) that a method is in a setting; empty if it is none.
+
+        It has its scores, to the bit, in every seed that both have, three at least: at the point that is judged, and
+        at the other one of the rounds.
+        """
+        here = self.point(setting)
+        for plain in PLAIN if method not in PLAIN else ():
+            pairs = self._pairs(setting, method, plain, here)
+            others = self._pairs(setting, method, plain, OTHER_POINT.get(here, here))
+            if len(pairs) >= LEAST_SEEDS and all(ours == theirs for ours, theirs in [*pairs, *others]):
+                return plain
+        return ""
 
     @cached_property
     def standings(self) -> dict[tuple[str, str], Standing]:

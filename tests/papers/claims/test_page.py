@@ -25,8 +25,8 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_verdict_has_interval_minutes_and_command(folder):
     text = (folder / "claims.md").read_text()
-    assert "| C1 | A / B & <more> | holds (after the fit: undecided) |  | 2.0 |" in text
-    assert "| C2 | A / B & <more> | not run yet |  |  |" in text
+    assert "| C1 | A / B & <more> | holds (after the fit: undecided) |  |  | 2.0 |" in text
+    assert "| C2 | A / B & <more> | not run yet |  |  |  |" in text
     line = "| a | A better than B, after aggregation | holds | +1.25 (0.50 to 2.00) | 0.50 | 0.01 (0.02) | 1.00, 1.50 |"
     assert line in text
     assert "at the other point: undecided; best rounds on test +1.40" in text
@@ -103,7 +103,7 @@ def test_other_readings_stand_beside_the_row_and_do_not_count(tmp_path):
     page = Page(write_claims(tmp_path))
     share = "a holds in 1 of 2 readings, turned by literal; b holds in 2 of 2 readings"
     text = (tmp_path / "claims.md").read_text()
-    assert f"| a: holds; b: holds | literal: a: does not hold; b: holds. {share} | 2.0 |" in text
+    assert f"| a: holds; b: holds | literal: a: does not hold; b: holds. {share} |  | 2.0 |" in text
     assert "| C1-literal |" not in text
     assert "- reading: literal; C1 counts, not this row" in text
     assert page.sections == ["answer", "rows", "field", "rules", "row-C1", "row-C1-literal"]
@@ -119,7 +119,7 @@ def test_a_row_that_was_not_run_shows_its_other_readings(tmp_path):
     (tmp_path / "claims.json").write_text(json.dumps({"rows": [{**OTHER, "id": "C1"}, LITERAL]}))
     write_claims(tmp_path)
     text = (tmp_path / "claims.md").read_text()
-    assert "| C1 | A / B & <more> | not run yet | literal: a: does not hold; b: holds |  |" in text
+    assert "| C1 | A / B & <more> | not run yet | literal: a: does not hold; b: holds |  |  |" in text
     assert "None of 1 rows was run yet." in text
 
 
@@ -137,9 +137,11 @@ def test_a_far_setting_and_earlier_attempts_are_said_with_the_verdict(folder):
     page = write_claims(folder).read_text()
 
     text = (folder / "claims.md").read_text()
-    assert "| holds (after the fit: undecided); far from the paper's protocol: 60 images |" in text
+    assert "| far from the paper's protocol in | minutes |" in text
+    assert "| holds (after the fit: undecided) |  | 60 images | 2.0 |" in text
+    assert "- far from the paper's protocol: 60 images" in text
     assert "2.0 minutes of work, seeds 0 to 2 at attempt 2;" in text
-    assert "far from the paper&#39;s protocol: 60 images" in page
+    assert '<td class="words"><small>60 images</small></td>' in page
 
 
 def test_the_choice_that_turns_a_claim_is_named(folder):

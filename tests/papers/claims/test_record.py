@@ -1,6 +1,7 @@
 """The record of claims, and the one that is shipped."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,24 @@ def test_the_shipped_one_has_rows_of_today_under_their_own_conditions():
 def test_the_page_of_verdicts_in_the_docs_is_that_of_the_shipped_ones():
     text = (Path(__file__).parents[3] / "papers" / "docs" / "claims.md").read_text()
     assert text.startswith(as_markdown(ClaimsRecord.read(RECORDED)))
+
+
+SHARE = re.compile(r"([\d,]+) of (?:up to |about )?([\d,]+) (clients|training images a client|public images|rounds)")
+KEYS = {"clients": "partition.clients", "training images a client": "partition.train_size"}
+KEYS |= {"public images": "public.size", "rounds": "rounds"}
+
+
+def test_every_row_that_is_compared_with_an_experiment_says_in_what_it_is_far():
+    rows = load_rows(None, None)
+    assert {row.reading_of or name for name, row in rows.items() if not row.far} == {"F11", "M9", "M10"}
+    shares = 0
+    for name, row in rows.items():
+        for share, whole, what in SHARE.findall(row.far):
+            ours, theirs = (int(number.replace(",", "")) for number in (share, whole))
+            assert 2 * ours <= theirs, (name, what)
+            assert not row.arms or ours in {arm.fixed.get(KEYS[what]) for arm in row.arms}, (name, what)
+            shares += 1
+    assert shares > 50
 
 
 def test_the_theorem_whose_premise_runs_violate_is_not_judged():

@@ -7,7 +7,7 @@ from scipy import stats
 from fedbench_papers.field.findings import OF_PAPERS, findings, paper_line
 from fedbench_papers.field.record import FieldRecord
 from fedbench_papers.field.standings import Field
-from tests.papers.field.made import DOWN, SCORES, UP, about, made_record, rows_of
+from tests.papers.field.made import DOWN, OPEN, SCORES, UP, about, made_record, rows_of
 
 
 def said(field: Field) -> dict[str, str]:
@@ -102,8 +102,42 @@ def test_a_paper_whose_method_was_not_compared_has_no_line(paper):
 def test_a_papers_method_stands_in_a_sentence():
     assert paper_line(Field(made_record()), "FedPer", "fedper") == (
         "FedPer: in 2 settings where it was judged, better than local training in 1 and worse in 0, better than "
-        "fedavg-ft in 0 and worse in 0; among the possible best in Clothes, Lungs."
+        "fedavg-ft in 0 and worse in 0; among the possible best in Clothes; Lungs."
     )
+
+
+def plain() -> Field:
+    """In A fedper is fedavg, and fedrep local training; in B both are themselves."""
+    local, shared, own = [0.5, 0.5, 0.6], [0.7, 0.7, 0.8], [0.6, 0.7, 0.9]
+    base = {"local": local, "fedavg": shared, "fedavg-ft": [0.6, 0.6, 0.7]}
+    record, gains = FieldRecord(), {"fedavg": UP, "fedper": UP, "fedrep": OPEN}
+    for name, given in {"a": {"fedper": shared, "fedrep": local}, "b": {"fedper": own, "fedrep": own}}.items():
+        rows = rows_of(name, {**base, **given}, gains, ["fedavg", "fedper"], {"fedavg": UP, "fedper": UP})
+        record = record.with_setting(name, rows, about(name.upper()))
+    return Field(record)
+
+
+def test_what_a_papers_method_has_from_a_plain_one_is_named_and_not_counted():
+    assert paper_line(plain(), "FedPer", "fedper") == (
+        "FedPer: in 1 setting where it was judged, better than local training in 1 and worse in 0, better than "
+        "fedavg-ft in 1 and worse in 0; among the possible best in B. Not counted, because it is fedavg there, with "
+        "the same scores in every seed: A."
+    )
+    assert paper_line(plain(), "FedRep", "fedrep").endswith(
+        "nowhere among the possible best. Not counted, because it is local training there, with the same scores in "
+        "every seed: A."
+    )
+
+
+def test_methods_that_are_a_plain_one_are_named():
+    texts = said(plain())
+    named = texts["Which methods are fedavg or local training themselves?"]
+    assert named.endswith("fedper is fedavg in A. fedrep is local training in A.")
+    assert "Which methods are fedavg or local training themselves?" not in said(Field(made_record()))
+    assert "A 2 of 4 (1 of them fedavg itself); B 2 of 4." in texts["Where does collaboration pay?"]
+    better = texts["Which methods are better than fedavg-ft?"]
+    assert "Better in A; B: fedavg. Better in B: fedper." in better
+    assert better.endswith("Where a method is fedavg or local training itself, it is not counted.")
 
 
 def test_a_papers_method_that_is_judged_nowhere():

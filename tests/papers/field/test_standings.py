@@ -1,8 +1,9 @@
 """How methods stand, read from the record."""
 
+import pandas as pd
 import pytest
 
-from fedbench_papers.field.record import FieldRecord
+from fedbench_papers.field.record import RECORDED, FieldRecord
 from fedbench_papers.field.standings import Field, Gain, family_of, kind_of
 from tests.papers.field.made import DOWN, OPEN, UP, about, made_record, rows_of
 
@@ -53,6 +54,28 @@ def test_methods_of_other_seeds_are_compared_over_those_they_share():
     assert field.difference("a", "ditto", "local") == pytest.approx(0.1)
     assert [one.method for one in field.in_setting("a")] == ["ditto", "fedper", "local"]
     assert field.difference("a", "ditto", "fedrep") is None
+
+
+def alike(**scores):
+    """A setting with the scores of three seeds, after aggregation and after the fit."""
+    given = {"local": [0.5, 0.6, 0.7], "fedavg": [0.6, 0.7, 0.8], **scores}
+    rows = pd.concat([rows_of("a", given, {}, point=point) for point in ("after_agg", "after_fit")])
+    return FieldRecord().with_setting("a", rows, about("A"))
+
+
+def test_a_method_with_the_scores_of_a_plain_one_in_every_seed_is_that_one():
+    record = alike(fedobp=[0.6, 0.7, 0.8], fedmosaic=[0.5, 0.6, 0.7], fedper=[0.6, 0.7, 0.8 + 1e-9], cfl=[0.6, 0.7])
+    field = Field(record)
+    names = ("fedobp", "fedmosaic", "fedper", "cfl", "fedavg", "local")
+    assert [field.same_as("a", name) for name in names] == ["fedavg", "local", "", "", "", ""]
+    fitted = (record.numbers["method"] == "fedobp") & (record.numbers["point"] == "after_fit")
+    numbers = record.numbers.assign(value=record.numbers["value"].mask(fitted & (record.numbers["seed"] == 1), 0.9))
+    assert Field(FieldRecord(numbers, record.about)).same_as("a", "fedobp") == "", "only after aggregation"
+
+
+def test_fedobp_is_fedavg_in_two_settings_of_the_shipped_record():
+    field = Field(FieldRecord.read(RECORDED))
+    assert {name for name in field.settings if field.same_as(name, "fedobp")} == {"two-scanners", "natural-groups"}
 
 
 def test_methods_that_were_not_at_work_do_not_compete():
