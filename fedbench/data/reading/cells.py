@@ -207,9 +207,9 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
 
 
 def check_code_name(rows: TableRows, column: pd.Series) -> None:
-    """Raises ConfigError for several numbers in a column that has the name of codes."""
+    """Raises ConfigError for several numbers that repeat in a column that has the name of codes."""
     name, count = column.name, column.nunique()
-    if CODE_NAME.search(str(name)) and count > 2:
+    if CODE_NAME.search(str(name)) and 2 < count < len(column):
         few = {f"--data.categories {name}": f"{count} categories"} if count <= MOST_CATEGORIES else {}
         choices = {f"--data.numbers {name}": "numbers", **few, f"--data.drop {name}": "neither"}
         raise open_decision(rows.where, f"column {name} has the name of codes and holds numbers", choices)
