@@ -4,9 +4,12 @@ import numpy as np
 
 from fedbench.config import Config
 from fedbench.data.partitions.assignment import Assignment, apportion, distinct_values, random_ranks
-from fedbench.data.partitions.held_out import PASSES, draw_by_class, draw_groups, held_out_sizes, last_of_each
+from fedbench.data.partitions.held_out import draw_by_class, draw_groups, held_out_sizes, last_of_each
 from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of, places_in_order
 from fedbench.data.partitions.scheme import load
+
+LOOKS = 20
+"""How often clients that hold out none of their images, or all, get one on the other side."""
 
 
 def hold_out_validation(
@@ -57,16 +60,17 @@ def draw_shared_validation(
     """
     _, first, place = np.unique(image[train.rows], return_index=True, return_inverse=True)
     held = draw_by_class(np.zeros(len(first), np.int64), labels[train.rows[first]], share, rng)
-    order = np.argsort(train.owners, kind="stable")
-    images_of = np.split(place[order], np.flatnonzero(np.diff(train.owners[order])) + 1)
-    for _ in range(PASSES):
-        one_sided = [own for own in images_of if len(np.unique(held[own])) < 2 <= len(np.unique(own))]
-        for own in one_sided:
-            held[rng.choice(own)] ^= True
-        if not one_sided:
-            break
-    for own in images_of:
-        held[own] &= not held[own].all()
+    owners, images = np.divmod(np.unique(train.owners * len(first) + place), len(first))
+    sizes = np.bincount(owners)
+    starts, holders = np.cumsum(sizes) - sizes, len(images) // len(first)
+    for _ in range(LOOKS):
+        counts = np.bincount(owners, held[images], len(sizes))
+        one_sided = np.flatnonzero(((counts == 0) | (counts == sizes)) & (sizes > 1))
+        # Not all at once: one image changes sides for all that have it, and too many would be held out.
+        some = rng.permutation(one_sided)[: 1 + len(one_sided) // holders]
+        held[np.unique(images[starts[some] + rng.integers(0, sizes[some])])] ^= True
+    without = np.bincount(owners, held[images], len(sizes)) == sizes
+    held[images[without[owners]]] = False
     return held[place]
 
 
