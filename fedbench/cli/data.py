@@ -16,7 +16,6 @@ from fedbench.cli.parse import parse
 from fedbench.config.keys import nest
 from fedbench.config.words import range_of
 from fedbench.errors import ConfigError
-from fedbench.results.remarks import level_of
 
 if TYPE_CHECKING:
     from fedbench.config import Config
@@ -98,13 +97,12 @@ def help_lines(name: str | None = None) -> Iterator[str]:
 
 
 def further_lines(dataset: "Dataset") -> Iterator[tuple[str, str]]:
-    """Licence, remarks and place of a data set."""
+    """Licence and place of a data set."""
     from fedbench.data import cache, sources
 
     assert dataset.folder is not None
     if (published := sources.published_of(dataset.name)) and published.licence:
         yield "licence", published.licence
-    yield from ((level_of(line), line) for line in dataset.remarks)
     yield "cache", f"{dataset.folder} ({cache.size_on_disk(dataset.folder) / 1e6:.1f} MB)"
 
 
@@ -123,7 +121,6 @@ def partition_lines(dataset: "Dataset", config: "Config", parted: "Partition") -
     tested = range_of([len(client.test) for client in parted.clients])
     yield "partition", f"{config.partition.name}, fingerprint {parted.fingerprint()[:16]}"
     yield "", f"{tested} test samples at a client{positives(dataset, parted)}"
-    yield from ((level_of(line), line) for line in parted.warnings)
 
 
 def positives(dataset: "Dataset", parted: "Partition") -> str:

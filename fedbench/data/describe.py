@@ -73,6 +73,7 @@ def description_of(dataset: Dataset, config: Config, dealt: Partition | None = N
         clients_of(dataset) if dealt is None else dealt_clients(dataset, config, dealt),
         dataset.file_count,
         tuple(decisions_of(dataset, config)),
+        (*dataset.remarks, *(dealt.warnings if dealt else ())),
     )
 
 

@@ -204,7 +204,10 @@ class ClientSizes:
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What was read. known: whether it is one of fedbench's own sets. files: the number of files that were read."""
+    """What was read. known: whether it is one of fedbench's own sets. files: the number of files that were read.
+
+    notes: what a user should know of the data, and of the partition, if they were dealt.
+    """
 
     name: str
     known: bool
@@ -214,6 +217,7 @@ class Description:
     clients: ClientSizes
     files: int = 0
     decisions: tuple[Decision, ...] = ()
+    notes: tuple[str, ...] = ()
 
     def about(self, about: About) -> list[Decision]:
         """The decisions on this."""
@@ -234,7 +238,8 @@ class Description:
         if self.samples.mean:
             pairs = zip(self.samples.mean, self.samples.std, strict=True)
             rows.append(("constants", ", ".join(f"{mean:.4f} ± {std:.4f}" for mean, std in pairs)))
-        return [*rows, *((decision.how, decision.with_key) for decision in self.decisions)]
+        decided = [(decision.how, decision.with_key) for decision in self.decisions]
+        return [*rows, *decided, *(("note", line) for line in self.notes)]
 
     def _said(self, most: int) -> Iterator[tuple[str, str]]:
         """A line for each part of it, with so many of the decisions on it."""

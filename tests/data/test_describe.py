@@ -134,3 +134,11 @@ def test_it_can_be_kept_as_json():
 def test_data_that_cannot_be_read_are_refused():
     with pytest.raises(ConfigError, match="unknown data set"):
         describe("cifr10")
+
+
+def test_what_should_be_known_of_the_data_and_their_partition_stands_below_the_decisions():
+    samples, labels = np.random.default_rng(0).normal(size=(40, 2)), np.arange(40) % 2 + 1
+    parts = {"data": (samples[:30], labels[:30], samples[30:], labels[30:])}
+    assert str(describe(Config(**parts))).endswith("note       labels 1, 2 are classes 0 to 1")
+    dealt = describe(Config(**parts, partition={"clients": 2, "min_images": 2}))
+    assert dealt.notes[1].startswith("the data's own test part (10 samples) is merged with the training part")
