@@ -5,15 +5,25 @@ from typing import Any
 
 from fedbench.errors import ConfigError
 
+TRUTHS = ("on", "off", "yes", "no", "y", "n", "true", "false")
+"""Words for truth values that YAML 1.2 reads as text, at least in some spelling. A text counts as true in Python."""
+
 
 def refuse_word(key: str, value: Any, parameter: inspect.Parameter, taker: str) -> None:
-    """Raises ConfigError for a text where an argument is a truth value, and for `none` where its default is None.
+    """Raises ConfigError for words such as off where an argument is a truth value, and for none where None is meant.
 
-    `off` and `no` are text in YAML 1.2, as `none` is, and a text counts as true in Python. taker: whose argument it is.
+    Arguments that are declared to take texts may have any. taker: whose argument it is.
     """
-    if not isinstance(value, str):
-        return
-    if parameter.annotation in (bool, "bool") or isinstance(parameter.default, bool):
+    word, declared = value.casefold() if isinstance(value, str) else "", _words_of(parameter.annotation)
+    is_truth = parameter.annotation is bool or declared == "bool" or isinstance(parameter.default, bool)
+    if word in TRUTHS and is_truth and not ("str" in declared or "Literal" in declared):
         raise ConfigError(f"{key} = {value!r}: {taker} takes true or false there")
-    if parameter.default is None and value.casefold() == "none":
+    if word == "none" and parameter.default is None and "Literal" not in declared:
         raise ConfigError(f"{key} = {value!r}: is a text; write null for {taker}'s default, None")
+
+
+def _words_of(annotation: Any) -> str:
+    """An annotation as it is written; empty without one."""
+    if annotation is inspect.Parameter.empty:
+        return ""
+    return annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)

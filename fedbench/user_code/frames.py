@@ -60,8 +60,14 @@ def check_third_columns(pieces: Sequence[tuple[Any, ...]]) -> None:
     check_users("data", [user for column in users for user in column], len(users[0]), OWN_COLUMN)
 
 
+def has_plain_names(table: Any) -> bool:
+    """Whether the columns of a table have names, each another one."""
+    names = [str(name).strip() for name in table.columns]
+    return getattr(table.columns, "nlevels", 1) == 1 and all(names) and len({*names}) == len(names)
+
+
 def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any:
-    """One table of samples, target and users. Raises ConfigError."""
+    """One table of samples, with their target as `label` and their users as `user`. Raises ConfigError."""
     added = {"label": target} | ({} if users is None else {"user": users})
     for key, values in added.items():
         if len(values) != len(samples):
@@ -76,7 +82,7 @@ def join_columns(part: str, samples: Any, target: Any, users: Any = None) -> Any
         if has_several_targets((samples, values)):
             raise ConfigError(
                 f"data: the samples are a table with columns of text, which takes one {key} per row, not "
-                f"{values.shape[1]}; encode these columns as numbers"
+                f"{shape_of(values)[1]}; encode these columns as numbers"
             )
         if is_masked(values):
             raise ConfigError(f"data, {part} items: the {key}s have masked values; fill them in, or leave the rows out")

@@ -24,8 +24,8 @@ class GivenData:
     kind: arrays, columns, items, table, or the class of the data set. parts: by name, `train` and perhaps `val` and
     `test`; empty in other processes. collate: the function of the loaders of a LightningDataModule, if it has one of
     its own. by_client: whether parts come as a part for each client. loading: the size of the batches of its training
-    loader, and whether their order is random. decided: what determines the copy, by the configuration. sources: what
-    this process reads, likewise.
+    loader, and whether their order is random. joined: as in `ObjectParts`. decided: what determines the copy, by the
+    configuration. sources: what this process reads, likewise.
     """
 
     name: str
@@ -34,16 +34,19 @@ class GivenData:
     collate: Collate | None = None
     by_client: bool = False
     loading: tuple[int | None, bool] | None = None
+    joined: tuple[str, ...] = ()
     decided: dict[str, dict[str, Any]] = field(default_factory=dict)
     sources: dict[str, Any] = field(default_factory=dict)
 
     @classmethod
     def of(cls, name: str, value: Any, keys: SectionKeys) -> "GivenData":
         """Data that are an object, under a name, or under that of their content if it is empty. Raises ConfigError."""
-        parts, collate, loading = parts_of(value, keys)
+        parts, collate, loading, joined = parts_of(value, keys)
         pieces, by_client = pieces_in(parts["train"]), isinstance(parts["train"], ByClient)
         kind = form_of(pieces[0])
-        return cls(name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client, loading)
+        return cls(
+            name or f"{MEMORY}{kind}{AT}{_digest(parts, collate)}", kind, parts, collate, by_client, loading, joined
+        )
 
     @property
     def digest(self) -> str:
@@ -57,7 +60,7 @@ class GivenData:
             raise ConfigError(f"data {self.name}: the objects have changed since; pass them again, Config(data=...)")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _received, (self.name, self.kind, {}, None, self.by_client, self.loading, self.decided)
+        return _received, (self.name, self.kind, {}, None, self.by_client, self.loading, self.joined, self.decided)
 
 
 def _received(name: str, *others: Any) -> GivenData:

@@ -5,7 +5,8 @@ import dis
 import sys
 from abc import ABCMeta
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, cached_property, partial, partialmethod
 from importlib.machinery import SourceFileLoader
 from itertools import pairwise
@@ -20,6 +21,8 @@ CONSTANTS = {*LITERAL_TYPES, bytes, tuple}
 WRAPPERS = (staticmethod, classmethod, property, cached_property, partial, partialmethod)
 DYNAMIC = {"setattr", "globals", "vars", "locals", "exec"}
 """Functions that may give a value to any name."""
+SETTERS = {"__defaults__", "__kwdefaults__"}
+"""Attributes by which a module may set the defaults of functions itself."""
 FUNCTION, IMPORT, COMPUTED = object(), object(), object()
 
 
@@ -57,7 +60,11 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
             written_defaults = known.defaults.get(code.co_qualname, [])
             if digest not in known.functions.get(code.co_qualname, ()):
                 differences[name][function.__qualname__] = digest
-            elif written_defaults and not any(_agree(defaults, one) for one in written_defaults):
+            elif (
+                written_defaults
+                and not SETTERS & written
+                and not any(_agree(defaults, one) for one in written_defaults)
+            ):
                 differences[name][function.__qualname__] = Walk([digest, *defaults]).fingerprint
         for (scope, key), value in source.values.items():
             owner: Any = attribute(module, scope) if scope else module
@@ -89,13 +96,14 @@ def _parse(source: bytes | None) -> ModuleSource | None:
     if source is None:
         return None
     try:
-        tree = ast.parse(source)
-        codes = [*codes_in(compile(tree, "", "exec", dont_inherit=True))]
+        codes = [*codes_in(compile(source, "", "exec", dont_inherit=True))]
     except (SyntaxError, ValueError, RecursionError):
         return None
     module = ModuleSource(set(), {}, {}, {}, set())
-    for name, arguments in _arguments_in(tree):
-        module.defaults.setdefault(name, []).append([*map(_constant_of, [*arguments.defaults, *arguments.kw_defaults])])
+    with suppress(RecursionError):  # trees of long chains of elif are deeper than their code
+        for name, arguments in [*_arguments_in([ast.parse(source)])]:
+            values = map(_constant_of, [*arguments.defaults, *arguments.kw_defaults])
+            module.defaults.setdefault(name, []).append([*values])
     for code in codes:
         module.functions.setdefault(code.co_qualname, set()).add(code_fingerprint(code))
         steps, scope = [*dis.get_instructions(code)], "" if code.co_name == "<module>" else code.co_qualname
@@ -114,15 +122,18 @@ def _parse(source: bytes | None) -> ModuleSource | None:
     return module
 
 
-def _arguments_in(node: ast.AST, scope: str = "") -> Iterator[tuple[str, ast.arguments]]:
-    """The arguments of all functions in a tree, by qualified name. scope: what comes before the names in it."""
-    for inner in ast.iter_child_nodes(node):
-        name = getattr(inner, "name", "<lambda>")
-        if isinstance(inner, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            yield f"{scope}{name}", inner.args
-            yield from _arguments_in(inner, f"{scope}{name}.<locals>.")
+def _arguments_in(nodes: Iterable[ast.AST], scope: str = "") -> Iterator[tuple[str, ast.arguments]]:
+    """The arguments of all functions in parts of a tree, by qualified name. scope: what comes before the names there."""
+    for node in nodes:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            name = f"{scope}{getattr(node, 'name', '<lambda>')}"
+            yield name, node.args
+            yield from _arguments_in(node.body if isinstance(node.body, list) else [node.body], f"{name}.<locals>.")
+            # Defaults and decorators are made where the function is.
+            yield from _arguments_in([node.args, *getattr(node, "decorator_list", [])], scope)
         else:
-            yield from _arguments_in(inner, f"{scope}{name}." if isinstance(inner, ast.ClassDef) else scope)
+            inside = f"{scope}{node.name}." if isinstance(node, ast.ClassDef) else scope
+            yield from _arguments_in(ast.iter_child_nodes(node), inside)
 
 
 def _constant_of(default: ast.expr | None) -> Any:

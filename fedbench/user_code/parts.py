@@ -27,6 +27,7 @@ from fedbench.user_code.forms import (
 from fedbench.user_code.frames import (
     Named,
     check_third_columns,
+    has_plain_names,
     has_several_targets,
     holds_more_than_numbers,
     join_columns,
@@ -54,6 +55,7 @@ class ByClient(dict[str, Any]):
     """A part that consists of a part for each client, by the clients' names."""
 
 
+JOINED = ("label", "user")
 Collate = Callable[[list[Any]], Any]
 """The function that makes batches of items."""
 
@@ -61,12 +63,14 @@ Collate = Callable[[list[Any]], Any]
 class ObjectParts(NamedTuple):
     """parts: train, and perhaps val and test, in this order. collate: the function of a data module's loaders.
 
-    loading: the size of the batches of its training loader, and whether their order is random.
+    loading: the size of the batches of its training loader, and whether their order is random. joined: `label` and
+    perhaps `user`, the columns of y and users where they were joined to frames X.
     """
 
     parts: dict[str, Any]
     collate: Collate | None = None
     loading: tuple[int | None, bool] | None = None
+    joined: tuple[str, ...] = ()
 
 
 class SectionKeys(NamedTuple):
@@ -88,7 +92,7 @@ def parts_of(value: Any, keys: SectionKeys = NO_KEYS) -> ObjectParts:
         loaders = loaders_of(value)
         parts = _in_order({part: loader.dataset for part, loader in loaders.items()}, keys)
         return ObjectParts(parts, collate_of(value, loaders), loading_of(loaders["train"]))
-    return ObjectParts(_as_tables(with_one_order(_find_parts(_with_known_forms(value), keys))))
+    return _as_tables(with_one_order(_find_parts(_with_known_forms(value), keys)))
 
 
 def with_one_order(parts: Mapping[str, Any]) -> dict[str, Any]:
@@ -301,23 +305,25 @@ def _in_order(given: Mapping[str, Any], keys: SectionKeys) -> dict[str, Any]:
     return parts
 
 
-def _as_tables(parts: dict[str, Any]) -> dict[str, Any]:
-    """Parts (X, y) or (X, y, users) as tables if X is a frame, unless its columns are numbers and y has several.
+def _as_tables(parts: dict[str, Any]) -> ObjectParts:
+    """Parts (X, y) or (X, y, users) as tables if X is a frame, unless it can only be an array of numbers.
 
     Raises ConfigError.
     """
     pieces = [piece for part in parts.values() for piece in pieces_in(part)]
     if not all(form_of(piece) == "arrays" and is_table(piece[0]) and hasattr(piece[0], "assign") for piece in pieces):
-        return parts
-    if any(map(has_several_targets, pieces)) and not any(holds_more_than_numbers(piece[0]) for piece in pieces):
-        return parts
+        return ObjectParts(parts)
+    is_odd = any(map(has_several_targets, pieces)) or not has_plain_names(pieces[0][0])
+    if is_odd and not any(holds_more_than_numbers(piece[0]) for piece in pieces):
+        return ObjectParts(parts)
     check_third_columns(pieces)
-    return {
+    tables = {
         name: ByClient({client: join_columns(name, *piece) for client, piece in part.items()})
         if isinstance(part, ByClient)
         else join_columns(name, *part)
         for name, part in parts.items()
     }
+    return ObjectParts(tables, joined=JOINED[: len(pieces[0]) - 1])
 
 
 def remedy_for(value: Any) -> str:

@@ -130,6 +130,10 @@ ODD = {
     "a decorator": "import functools\ndef main(f):\n    @functools.wraps(f)\n    def run(x=1):\n        return f(x)\n"
     "    return run\n@main\ndef run(x):\n    pass\n",
     "a branch": "import sys\nif sys:\n    X = 1\nelse:\n    X = 2\ndef f(): pass\nf = len\n",
+    "its own defaults": "def f(a=1): pass\nf.__defaults__ = (2,)\n",
+    "a lambda in defaults": "first = lambda x: x\ndef named(g=lambda a, b=5: a): return g\nheld = named()\n",
+    "a decorator with a lambda": "def keep(g):\n    return lambda f: g\nlast = lambda: 0\n"
+    "@keep(lambda a=3: a)\ndef held(): pass\n",
     "an import": "from own_helper import SIZE\nSIZE = SIZE + 1\n",
 }
 

@@ -32,7 +32,7 @@ from fedbench.data.partitions.scheme import (
     with_client_count,
 )
 from fedbench.data.partitions.sides import side_lines
-from fedbench.data.partitions.validation import hold_out_validation, own_validation
+from fedbench.data.partitions.validation import hold_out_validation, own_validation, shared_lines
 from fedbench.errors import ConfigError, first_line
 
 __all__ = ["ClientRows", "Clients", "Partition", "names", "partition", "resolve_scheme_options", "resolved_options"]
@@ -63,6 +63,8 @@ def partition(dataset: Dataset, config: Config, seed: int) -> Partition:
         lines.append(
             f"{dealt - len(train.rows)} training samples are left out, because they overlap the first for validation"
         )
+    if config.data.val and not source.val_rows and len(train.rows):
+        lines += shared_lines(train, load(options.name).image(source), val)
     if source.val_rows:
         val, line = own_validation(train, val, source, config)
         lines.append(line)

@@ -1,15 +1,15 @@
 """Which training images are held out for validation."""
 
+from collections.abc import Iterator
+
 import numpy as np
 
 from fedbench.config import Config
+from fedbench.config.words import plural
 from fedbench.data.partitions.assignment import Assignment, apportion, distinct_values, random_ranks
 from fedbench.data.partitions.held_out import draw_by_class, draw_groups, held_out_sizes, last_of_each
 from fedbench.data.partitions.pool import MERGING, SamplePool, groups_of, places_in_order
 from fedbench.data.partitions.scheme import load
-
-LOOKS = 20
-"""How often clients that hold out none of their images, or all, get one on the other side."""
 
 
 def hold_out_validation(
@@ -53,25 +53,36 @@ def are_shared(train: Assignment, image: np.ndarray) -> bool:
 def draw_shared_validation(
     train: Assignment, image: np.ndarray, labels: np.ndarray, share: float, rng: np.random.Generator
 ) -> np.ndarray:
-    """A share of all different training images, by class, held out wherever they are, bool [n].
+    """Held-out images, bool [n], each at all clients that have it or at none.
 
-    Else one client would validate on what another trains on. So a client holds out about the share; one of two images
-    or more holds out at least one, and keeps one, as far as others leave it the choice.
+    Else a client would validate on what another one trains on. Of the images of several clients a share is held out, by
+    class. Of those that it has alone, a client holds out what then lacks of round(share * k) of its k different ones,
+    as in `draw_validation`, in proportion to its classes.
     """
     _, first, place = np.unique(image[train.rows], return_index=True, return_inverse=True)
-    held = draw_by_class(np.zeros(len(first), np.int64), labels[train.rows[first]], share, rng)
     owners, images = np.divmod(np.unique(train.owners * len(first) + place), len(first))
-    sizes = np.bincount(owners)
-    starts, holders = np.cumsum(sizes) - sizes, len(images) // len(first)
-    for _ in range(LOOKS):
-        counts = np.bincount(owners, held[images], len(sizes))
-        one_sided = np.flatnonzero(((counts == 0) | (counts == sizes)) & (sizes > 1))
-        # Not all at once: one image changes sides for all that have it, and too many would be held out.
-        some = rng.permutation(one_sided)[: 1 + len(one_sided) // holders]
-        held[np.unique(images[starts[some] + rng.integers(0, sizes[some])])] ^= True
+    classes, sizes = labels[train.rows[first]], np.bincount(owners)
+    held, is_shared = np.zeros(len(first), bool), np.bincount(images) > 1
+    shared = np.flatnonzero(is_shared)
+    held[shared] = draw_by_class(np.zeros(len(shared), np.int64), classes[shared], share, rng)
+    lacking = (held_out_sizes(sizes, share) - np.bincount(owners, held[images], len(sizes)).astype(np.int64)).clip(0)
+    alone = ~is_shared[images]
+    own, its = owners[alone], images[alone]
+    quotas = np.minimum(lacking, np.bincount(own, minlength=len(sizes)))
+    cells, group = distinct_values(own * (int(classes.max()) + 1) + classes[its])
+    counts = apportion(np.bincount(group), cells // (int(classes.max()) + 1), quotas, rng)
+    held[its] = random_ranks(group, rng) < counts[group]
     without = np.bincount(owners, held[images], len(sizes)) == sizes
     held[images[without[owners]]] = False
     return held[place]
+
+
+def shared_lines(kept: Assignment, image: np.ndarray, val: np.ndarray) -> Iterator[str]:
+    """A line if clients of several images hold out none, because others have them too. val: bool [n]."""
+    different = np.unique(kept.owners * len(image) + image[kept.rows]) // len(image)
+    sizes, held = np.bincount(different), np.bincount(kept.owners, val)
+    if (count := int(((held == 0) & (sizes > 1)).sum())) and are_shared(kept, image):
+        yield f"{plural(count, 'client')} of {len(sizes)} without validation samples, because others have the same ones"
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

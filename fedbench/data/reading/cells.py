@@ -207,9 +207,15 @@ def check_codes(rows: TableRows, column: pd.Series, what: str) -> None:
 
 
 def check_code_name(rows: TableRows, column: pd.Series) -> None:
-    """Raises ConfigError for several numbers that repeat in a column that has the name of codes."""
-    name, count = column.name, column.nunique()
-    if CODE_NAME.search(str(name)) and 2 < count < len(column):
+    """Raises ConfigError for several numbers that repeat in a column that has the name of codes.
+
+    Only codes of diseases have decimals, such as 250.01.
+    """
+    name = str(column.name)
+    if not CODE_NAME.search(name):
+        return
+    count, numbers = column.nunique(), column.astype(float)
+    if 2 < count < column.count() and ("icd" in name.casefold() or not (numbers % 1).any()):
         few = {f"--data.categories {name}": f"{count} categories"} if count <= MOST_CATEGORIES else {}
         choices = {f"--data.numbers {name}": "numbers", **few, f"--data.drop {name}": "neither"}
         raise open_decision(rows.where, f"column {name} has the name of codes and holds numbers", choices)

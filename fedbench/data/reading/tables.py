@@ -137,8 +137,9 @@ class TableReader:
         beside = self.beside.among(names, where, "column")
         if label in beside:
             raise ConfigError(f"{beside.first_key}: column {label} is the target; name another")
-        out = [name for name in names if (name.startswith(INDEX) or name in options.drop) and name not in beside]
-        features = [name for name in names if name not in (label, user, *beside, *out)]
+        others = {*filter(None, beside)}
+        out = [name for name in names if (name.startswith(INDEX) or name in options.drop) and name not in others]
+        features = [name for name in names if name not in (label, user, *others, *out)]
         return Roles(label, user, beside, features, out)
 
     def cells(self, rows: TableRows, table: pd.DataFrame, roles: Roles) -> pd.DataFrame:

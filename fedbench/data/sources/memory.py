@@ -61,6 +61,8 @@ def source_of_objects(config: DataConfig, data: GivenData, beside: Beside) -> So
     if data.kind != TABLE:
         return source_of_items(config, data, beside)
     table = checked_data_options(config, TableOptions)
+    # What was passed apart is the label and the user, whatever the columns of the samples are called.
+    table = table.model_copy(update={key: key for key in data.joined if getattr(table, key) is None})
     decided = {**table.model_dump(), "task": config.task, **beside.decided}
     reader = TableReader(table, config.task, beside=beside)
     return Source(config.name, partial(read_tables, config, data.parts, reader), options=decided)

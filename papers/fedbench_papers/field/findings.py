@@ -279,7 +279,9 @@ def paper_line(field: Field, paper: str, method: str) -> str:
         return ""
     plain = {one.setting: field.same_as(one.setting, method) for one in standings}
     judged = [one for one in standings if one.may_be_best is not None and not plain[one.setting]]
-    text = f"{paper}: judged in none of {plural(len(standings), 'setting')}, for the reasons that the page names."
+    text = f"{paper}:"
+    if not any(plain.values()):
+        text += f" judged in none of {plural(len(standings), 'setting')}, for the reasons that the page names."
     if judged:
         local = Counter(one.over_local.relation for one in judged if one.over_local is not None)
         gains = (field.gain(one.setting, method, FINE_TUNED) for one in judged)

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 from fedbench.data.partitions.assignment import Assignment, apportion
-from fedbench.data.partitions.validation import are_shared, draw_shared_validation, draw_validation, with_rare_classes
+from fedbench.data.partitions.validation import (
+    are_shared,
+    draw_shared_validation,
+    draw_validation,
+    shared_lines,
+    with_rare_classes,
+)
 
 
 def drawn(rare: int, clients: int = 8, share: float = 0.1) -> np.ndarray:
@@ -46,19 +52,35 @@ def test_a_rare_class_takes_the_place_of_one_that_was_rounded_up():
     assert moved > 10
 
 
-@pytest.mark.parametrize("each", [2, 20, 90])
-def test_an_image_of_several_clients_is_held_out_at_all_of_them_or_at_none(each):
+@pytest.mark.parametrize(("clients", "each", "images"), [(12, 20, 100), (12, 90, 100), (100, 10, 5000), (200, 5, 1437)])
+def test_an_image_of_several_clients_is_held_out_at_all_of_them_or_at_none(clients, each, images):
     rng = np.random.default_rng(1)
-    rows = np.concatenate([rng.permutation(100)[:each] for _ in range(12)])
-    train, image, labels = Assignment(rows, np.repeat(np.arange(12), each)), np.arange(100), np.arange(100) % 3
+    rows = np.concatenate([rng.permutation(images)[:each] for _ in range(clients)])
+    train, image = Assignment(rows, np.repeat(np.arange(clients), each)), np.arange(images)
     assert are_shared(train, image)
-    held = draw_shared_validation(train, image, labels, 0.1, rng)
+    held = draw_shared_validation(train, image, image % 3, 0.2, rng)
     assert not {*rows[held]} & {*rows[~held]}
-    by_client = held.reshape(12, each).sum(1)
+    assert held.mean() == pytest.approx(0.2, abs=0.04)
+    by_client = held.reshape(clients, each).sum(1)
     assert (by_client < each).all()
-    if each == 90:
-        assert len({*rows[held]}) == 10
-        assert {*labels[rows[held]]} == {0, 1, 2}
-    if each > 2:
-        assert (by_client > 0).all()
-    assert not are_shared(Assignment(np.arange(24), np.repeat(np.arange(2), 12)), image)
+    if images > 10 * each:  # nearly all have images of their own
+        assert (by_client > 0).mean() > 0.95
+        assert (by_client == round(0.2 * each)).mean() > 0.5
+    else:
+        assert {*image[rows[held]] % 3} == {0, 1, 2}
+
+
+def test_images_of_one_client_alone_fill_its_share_by_class():
+    rows = np.concatenate([np.arange(50), np.r_[0, np.arange(50, 99)]])  # the first image is the second client's too
+    train, image = Assignment(rows, np.repeat([0, 1], 50)), np.arange(99)
+    held = draw_shared_validation(train, image, image % 2, 0.2, np.random.default_rng(0))
+    assert held.reshape(2, 50).sum(1).tolist() == [10, 10]
+    assert all(4 <= own <= 6 for own in (held.reshape(2, 50) & (rows % 2 == 0).reshape(2, 50)).sum(1))
+
+
+def test_clients_that_hold_out_nothing_are_counted():
+    train, image = Assignment(np.array([0, 1, 1, 0, 2, 3]), np.array([0, 0, 1, 1, 2, 2])), np.arange(4)
+    val = np.array([False, False, False, False, True, False])
+    line = "2 clients of 3 without validation samples, because others have the same ones"
+    assert [*shared_lines(train, image, val)] == [line]
+    assert not are_shared(Assignment(np.arange(24), np.repeat(np.arange(2), 12)), np.arange(24))

@@ -105,8 +105,9 @@ def test_numbers_of_a_column_with_the_name_of_codes_are_asked_about(name, kind):
 
 
 def test_two_codes_and_names_that_only_look_like_one_are_numbers():
-    plain = FRAME.assign(code=np.arange(ROWS) % 2, barcode=np.arange(ROWS), unicode=np.arange(ROWS) % 3)
-    assert content(plain).columns == ("a", "code", "barcode", "unicode")
+    rows = np.arange(ROWS)
+    plain = FRAME.assign(code=rows % 2, barcode=rows, unicode=rows % 3, latent_code=rows % 5 / 2, other_code=rows + 7)
+    assert content(plain).columns == ("a", "code", "barcode", "unicode", "latent_code", "other_code")
 
 
 @pytest.mark.parametrize("different", [9, ROWS])

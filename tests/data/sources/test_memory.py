@@ -120,6 +120,25 @@ def test_whole_numbers_of_a_frame_are_numbers_and_no_tokens():
     assert one.samples.tolist() == several.samples.tolist() == frame.to_numpy().tolist()
 
 
+@pytest.mark.parametrize(
+    "names", [["y", "class", "b"], ["", "a", "b"], ["a", "a", "b"], [("a", 1), ("a", 2), ("b", 1)]]
+)
+def test_columns_of_a_frame_beside_its_targets_are_features_whatever_their_names(names):
+    frame = pd.DataFrame(X, columns=pd.MultiIndex.from_tuples(names) if isinstance(names[0], tuple) else names)
+    found = load((frame, Y.tolist()))
+    np.testing.assert_array_equal(found.samples, X)
+    assert found.labels.tolist() == Y.tolist()
+
+
+def test_users_beside_a_frame_are_its_users_whatever_its_columns_are_called():
+    found = load((pd.DataFrame(X, columns=["client", "a", "b"]), Y, USERS))
+    assert (found.domain_names, found.shape) == (("ann", "bob"), (3,))
+
+
+def test_a_frame_of_texts_with_a_list_of_several_targets_is_one_line():
+    assert "which takes one label per row, not 2" in refused((FRAME[["colour"]], np.eye(2, dtype=int)[Y].tolist()))
+
+
 def test_tables_of_several_parts_with_named_columns():
     renamed = FRAME.rename(columns={"y": "outcome", "person": "who"})
     options = {"label": "outcome", "user": "who", "drop": ["a"]}
