@@ -123,7 +123,7 @@ def _parse(source: bytes | None) -> ModuleSource | None:
 
 
 def _arguments_in(nodes: Iterable[ast.AST], scope: str = "") -> Iterator[tuple[str, ast.arguments]]:
-    """The arguments of all functions in parts of a tree, by qualified name. scope: what comes before the names there."""
+    """The arguments of all functions in parts of a tree, by qualified name. scope: what comes before names there."""
     for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             name = f"{scope}{getattr(node, 'name', '<lambda>')}"

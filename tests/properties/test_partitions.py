@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 from fedbench.config import Config
 from fedbench.data import Dataset, Partition, partition
 from fedbench.data.partitions.assignment import apportion, draw_distinct, random_ranks, random_stream
+from fedbench.data.partitions.pool import SamplePool
+from fedbench.data.partitions.scheme import load
 from fedbench.errors import ConfigError
 
 SCHEMES = ["iid", "shards", "pathological", "dirichlet", "dirichlet-fixed", "practical", "domain", "domain-shards"]
@@ -237,11 +239,24 @@ def test_validation_has_its_share_and_changes_nothing_else(dataset: Dataset, con
         return
     share = config.data.val
     whole = partition(dataset, config.model_copy(update={"data": config.data.model_copy(update={"val": 0.0})}), seed)
+    image = load(config.partition.name).image(SamplePool.of(dataset))
+    holders = np.bincount(np.concatenate([np.unique(image[client.train]) for client in whole.clients]))
+    train, val = (image[np.concatenate([getattr(one, part) for one in found.clients])] for part in ("train", "val"))
+    assert not np.isin(val, train).any(), "no client validates on what another one trains on"
     for client, before in zip(found.clients, whole.clients, strict=True):
         np.testing.assert_array_equal(np.sort(np.concatenate([client.train, client.val])), before.train)
         np.testing.assert_array_equal(client.test, before.test)
         images = len(np.unique(before.train))
         expected = 0 if share == 0 or images < 2 else min(max(1, int(share * images + 0.5)), images - 1)
+        if holders.max(initial=0) > 1:
+            alone = np.unique(before.train[holders[image[before.train]] == 1])
+            held_alone = np.isin(alone, client.val).sum()
+            held_shared = len(np.unique(image[client.val])) - held_alone
+            different = len(np.unique(image[before.train]))
+            assert len(np.unique(image[client.val])) < max(2, different)
+            wanted = 0 if share == 0 or different < 2 else min(max(1, int(share * different + 0.5)), different - 1)
+            assert held_alone == min(len(alone), max(0, wanted - held_shared)) or held_alone + held_shared == 0
+            continue
         assert len(np.unique(client.val)) == expected
         counts, held = (
             np.bincount(dataset.labels[np.unique(rows)], minlength=dataset.classes)
