@@ -6,11 +6,11 @@ from typing import Any
 from fedbench.errors import ConfigError
 
 TRUTHS = ("on", "off", "yes", "no", "y", "n", "true", "false")
-"""Words for truth values that YAML 1.2 reads as text, at least in some spelling. A text counts as true in Python."""
+"""Words for truth values. Texts, which `off` and `no` are in YAML 1.2, all count as true in Python."""
 
 
 def refuse_word(key: str, value: Any, parameter: inspect.Parameter, taker: str) -> None:
-    """Raises ConfigError for words such as off where an argument is a truth value, and for none where None is meant.
+    """Raises ConfigError for words such as `off` where an argument is a truth value, and for `none` in place of None.
 
     Arguments that are declared to take texts may have any. taker: whose argument it is.
     """

@@ -15,9 +15,9 @@ from fedbench.results.newcomers import after_most_epochs
 from fedbench.results.plan import point_name
 from fedbench.results.remarks import beside_row
 from fedbench.results.rotations import DIGITS
+from fedbench.results.schema import SUMMED_COSTS
 from fedbench.results.sequential_test import SequentialTest
 from fedbench.results.statistics import Interval
-from fedbench.results.summary import OF_PARTICIPANTS
 from fedbench.results.tables import BASELINE, LAST, known_interval
 from fedbench.results.unscored import scored_counts
 from fedbench.results.verdict import Bound, Verdict
@@ -144,7 +144,7 @@ class LeaderboardRow:
 def run_cost(study: Study, label: str, *names: str) -> float | None:
     """The sum of costs of a method's whole run, mean over clients if they are of clients; unknown if the first is."""
     cost, rounds = study.summaries[label], study.runs[label].config().get("rounds") or 0
-    shares = {name: cost.get("participation") or 1.0 for name in OF_PARTICIPANTS}
+    shares = {name: cost.get("participation") or 1.0 for name in SUMMED_COSTS}
     costs = [(cost.get(name) or 0) * rounds * shares.get(name, 1.0) for name in names]
     return None if cost.get(names[0]) is None else sum(costs)
 

@@ -28,7 +28,7 @@ COMMON = "common"
 POOLED = "pooled"
 """Begins the key of the primary metric over the test samples of all clients together, if it is no mean over samples."""
 SUMMED_COSTS = ("steps", "bytes_up", "bytes_down")
-"""Costs that add up over rounds; a line has their mean over the rounds since the line before."""
+"""Costs of participants, which add up over rounds; a line has their mean over the rounds since the line before."""
 COST_KEYS = ("train_loss", *SUMMED_COSTS)
 TIMINGS = (
     *("seed", "exchange", "train", "comm", "server", "eval", "log", "total", "cpu", "host_busy"),

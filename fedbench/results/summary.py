@@ -17,7 +17,7 @@ from fedbench.results.outcomes import OUTCOMES_FOLDER
 from fedbench.results.predictions import PREDICTIONS_FOLDER
 from fedbench.results.reader import Records
 from fedbench.results.remarks import doubts_in
-from fedbench.results.schema import POINTS
+from fedbench.results.schema import POINTS, SUMMED_COSTS
 from fedbench.results.statistics import interval
 from fedbench.results.tables import BEST_VAL, LAST, FinalScores, pooled_scores, weighted_scores
 from fedbench.results.unscored import scored_counts, scored_text
@@ -27,8 +27,6 @@ RECORDS = (
     *("partition.json", "partition.npz", "environment.json", "config.yaml"),
 )
 """Files of a finished run that never change again."""
-OF_PARTICIPANTS = ("bytes_up", "bytes_down", "steps")
-"""Costs of a round that clients have which take part in it."""
 
 
 def write_summary(run: Records, warnings: Sequence[str]) -> None:
@@ -144,7 +142,7 @@ def per_participant(clients: pd.DataFrame, config: dict[str, Any], rounds: pd.Da
     rounds: rows of metrics. pooled: whether a single model was trained on the data of all clients; its own steps count
     whole.
     """
-    costs, behind = rounds[[*OF_PARTICIPANTS]], rounds_behind(rounds)
+    costs, behind = rounds[[*SUMMED_COSTS]], rounds_behind(rounds)
     shared = costs.notna().mul(counted_participants(clients, config, rounds) * behind, axis=0)
     if pooled:
         shared["steps"] = costs["steps"].notna() * behind
@@ -172,7 +170,7 @@ def costs_of_a_client(
     pooled: as in `per_participant`; of such a run, and if the number of clients is unknown, mean over participants.
     """
     total = None if pooled else _trained_clients(config)
-    costs = rounds[[*OF_PARTICIPANTS]].mul(rounds_behind(rounds), axis=0)
+    costs = rounds[[*SUMMED_COSTS]].mul(rounds_behind(rounds), axis=0)
     shares = costs.div(total or counted_participants(clients, config, rounds), axis=0)
     return shares.assign(steps=costs["steps"]) if pooled else shares
 

@@ -27,11 +27,11 @@ def holds_parts(value: Any) -> bool:
     """Whether it is a part, or holds parts by name or as arrays."""
     if isinstance(value, Mapping) and any(map(holds_parts, value.values())):
         return True
-    return bool(form_of(value)) or is_arrow(value) or are_four_arrays(value)
+    return bool(form_of(value)) or is_foreign_table(value) or are_four_arrays(value)
 
 
-def is_arrow(value: Any) -> bool:
-    """Whether it is a table of pyarrow, or of another library that makes one of pandas of it, such as Polars."""
+def is_foreign_table(value: Any) -> bool:
+    """Whether it is a table of another library that turns into one of pandas, such as pyarrow or Polars."""
     return hasattr(value, "to_pandas") and hasattr(value, "columns")
 
 
@@ -50,9 +50,9 @@ def is_table(value: Any) -> bool:
 
 
 def holds_frame(value: Any) -> bool:
-    """Whether it is a frame, an Arrow table, or arrays of which the first is one."""
+    """Whether it is a frame, a table of another library, or arrays of which the first is one."""
     first = value[0] if form_of(value) == "arrays" else value
-    return is_table(first) or is_arrow(first)
+    return is_table(first) or is_foreign_table(first)
 
 
 def are_columns(value: Any) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 from fedbench.errors import ConfigError
 from fedbench.import_string import AT, keep, own_object
-from fedbench.user_code.forms import form_of, holds_parts, is_arrow, is_column
+from fedbench.user_code.forms import form_of, holds_parts, is_column, is_foreign_table
 from fedbench.user_code.objects import Walk
 from fedbench.user_code.parts import NO_KEYS, PARTS, ByClient, Collate, SectionKeys, parts_of, pieces_in, remedy_for
 
@@ -97,7 +97,7 @@ def _holds_data(value: Mapping[Any, Any], keys: Mapping[str, Any]) -> bool:
     if not all(isinstance(key, str) for key in value) or any(map(remedy_for, value.values())):
         return True
     train = [part for key, part in value.items() if PARTS.get(str(key).lower()) == "train"]
-    if any((hasattr(part, "__iter__") or is_arrow(part)) and not isinstance(part, str) for part in train):
+    if any((hasattr(part, "__iter__") or is_foreign_table(part)) and not isinstance(part, str) for part in train):
         return True
     values = [part for key, part in value.items() if key not in keys]
     return any(holds_parts(part) or (not isinstance(part, list) and is_column(part)) for part in values) or (

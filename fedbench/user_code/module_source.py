@@ -30,8 +30,8 @@ class ModuleSource(NamedTuple):
     """What the source of a module says.
 
     names: of the module. functions: fingerprints by qualified name. defaults: of the arguments of functions, likewise,
-    each a constant or COMPUTED. values: what the module or a class, by its name,
-    gives to a name once: a constant, FUNCTION without decorators, or IMPORT. written: names that functions set.
+    each a constant or COMPUTED. values: what the module or a class, by its name, gives to a name once: a constant,
+    FUNCTION without decorators, or IMPORT. written: names that functions set.
     """
 
     names: set[str]
@@ -57,14 +57,10 @@ def loaded_differences(modules: Mapping[str, Module]) -> dict[str, dict[str, str
             if code.co_filename not in files:
                 continue
             known, defaults = files[code.co_filename], _defaults_of(function)
-            written_defaults = known.defaults.get(code.co_qualname, [])
+            in_source = () if SETTERS & written else known.defaults.get(code.co_qualname, ())
             if digest not in known.functions.get(code.co_qualname, ()):
                 differences[name][function.__qualname__] = digest
-            elif (
-                written_defaults
-                and not SETTERS & written
-                and not any(_agree(defaults, one) for one in written_defaults)
-            ):
+            elif in_source and not any(_agree(defaults, one) for one in in_source):
                 differences[name][function.__qualname__] = Walk([digest, *defaults]).fingerprint
         for (scope, key), value in source.values.items():
             owner: Any = attribute(module, scope) if scope else module
@@ -155,10 +151,10 @@ def _defaults_of(function: FunctionType) -> list[Any]:
 
 def _agree(held: Sequence[Any], written: Sequence[Any]) -> bool:
     """Whether the defaults of a function are those in its source, as far as these are constants."""
-    pairs = [(a, b) for a, b in zip(held, written, strict=False) if b is not COMPUTED]
-    return (
-        len(held) == len(written) and Walk([a for a, _ in pairs]).fingerprint == Walk([b for _, b in pairs]).fingerprint
-    )
+    if len(held) != len(written):
+        return False
+    own, known = ([pair[i] for pair in zip(held, written, strict=True) if pair[1] is not COMPUTED] for i in (0, 1))
+    return Walk(own).fingerprint == Walk(known).fingerprint
 
 
 def code_fingerprint(code: CodeType) -> str:

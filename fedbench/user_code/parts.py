@@ -17,8 +17,8 @@ from fedbench.user_code.forms import (
     are_four_arrays,
     are_tables_alike,
     form_of,
-    is_arrow,
     is_column,
+    is_foreign_table,
     is_grouped,
     is_stream,
     is_table,
@@ -56,6 +56,7 @@ class ByClient(dict[str, Any]):
 
 
 JOINED = ("label", "user")
+"""The columns of y and users, in this order, that are joined to a frame X."""
 Collate = Callable[[list[Any]], Any]
 """The function that makes batches of items."""
 
@@ -145,11 +146,11 @@ def _with_known_forms(value: Any) -> Any:
     """The value with Arrow tables as tables of pandas, and what np.load has opened as a dict."""
     if isinstance(value, NpzFile):
         return {**value}
-    if is_arrow(value):
+    if is_foreign_table(value):
         return value.to_pandas()
-    if type(value) in (tuple, list) and any(map(is_arrow, value)):
+    if type(value) in (tuple, list) and any(map(is_foreign_table, value)):
         return tuple(map(_with_known_forms, value))
-    if isinstance(value, Mapping) and any(map(is_arrow, value.values())):
+    if isinstance(value, Mapping) and any(map(is_foreign_table, value.values())):
         return {key: _with_known_forms(item) for key, item in value.items()}
     return value
 

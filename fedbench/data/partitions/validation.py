@@ -69,8 +69,9 @@ def draw_shared_validation(
     alone = ~is_shared[images]
     own, its = owners[alone], images[alone]
     quotas = np.minimum(lacking, np.bincount(own, minlength=len(sizes)))
-    cells, group = distinct_values(own * (int(classes.max()) + 1) + classes[its])
-    counts = apportion(np.bincount(group), cells // (int(classes.max()) + 1), quotas, rng)
+    width = int(classes.max()) + 1
+    cells, group = distinct_values(own * width + classes[its])
+    counts = apportion(np.bincount(group), cells // width, quotas, rng)
     held[its] = random_ranks(group, rng) < counts[group]
     without = np.bincount(owners, held[images], len(sizes)) == sizes
     held[images[without[owners]]] = False
@@ -82,7 +83,8 @@ def shared_lines(kept: Assignment, image: np.ndarray, val: np.ndarray) -> Iterat
     different = np.unique(kept.owners * len(image) + image[kept.rows]) // len(image)
     sizes, held = np.bincount(different), np.bincount(kept.owners, val)
     if (count := int(((held == 0) & (sizes > 1)).sum())) and are_shared(kept, image):
-        yield f"{plural(count, 'client')} of {len(sizes)} without validation samples, because others have the same ones"
+        whose = "because other clients train on the same ones"
+        yield f"{count} of {plural(len(sizes), 'client')} have no validation samples, {whose}"
 
 
 def draw_validation(train: Assignment, labels: np.ndarray, share: float, rng: np.random.Generator) -> np.ndarray:

@@ -40,7 +40,7 @@ CODE_NAME = re.compile(
     r"|[a-z](?-i:Code|Zip)$",
     re.IGNORECASE,
 )
-"""Names of columns whose numbers stand for something, and measure nothing."""
+"""Names of columns whose numbers are names of something, and no measurements."""
 TOKEN_NAMES = ("input_ids", "token_ids", "tokens")
 """Usual names of columns of tokens."""
 MOST_CATEGORIES = 50

@@ -41,7 +41,7 @@ def named_columns(columns: Sequence[Any]) -> dict[str, Any]:
 def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
     """The columns as arrays. Raises ConfigError if they have different numbers of rows."""
     arrays = [
-        numbers_of(column, where) if name == SAMPLES and is_table(column) else dense_rows(column, where)
+        frame_numbers(column, where) if name == SAMPLES and is_table(column) else dense_rows(column, where)
         for name, column in columns.items()
     ]
     if len({len(column) for column in arrays}) > 1:
@@ -50,7 +50,7 @@ def arrays_of(columns: Mapping[str, Any], where: str) -> list[Any]:
     return arrays
 
 
-def numbers_of(frame: Any, where: str) -> Any:
+def frame_numbers(frame: Any, where: str) -> Any:
     """The cells of a frame of samples, whose whole numbers are numbers and no tokens."""
     rows = dense_rows(frame, where)
     return rows.astype(np.float64) if rows.dtype.kind in "iu" else rows

@@ -81,6 +81,6 @@ def test_images_of_one_client_alone_fill_its_share_by_class():
 def test_clients_that_hold_out_nothing_are_counted():
     train, image = Assignment(np.array([0, 1, 1, 0, 2, 3]), np.array([0, 0, 1, 1, 2, 2])), np.arange(4)
     val = np.array([False, False, False, False, True, False])
-    line = "2 clients of 3 without validation samples, because others have the same ones"
+    line = "2 of 3 clients have no validation samples, because other clients train on the same ones"
     assert [*shared_lines(train, image, val)] == [line]
     assert not are_shared(Assignment(np.arange(24), np.repeat(np.arange(2), 12)), np.arange(24))
