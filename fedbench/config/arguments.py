@@ -19,7 +19,7 @@ def refuse_word(key: str, value: Any, parameter: inspect.Parameter, taker: str) 
     if word in TRUTHS and is_truth and not ("str" in declared or "Literal" in declared):
         raise ConfigError(f"{key} = {value!r}: {taker} takes true or false there")
     if word == "none" and parameter.default is None and "Literal" not in declared:
-        raise ConfigError(f"{key} = {value!r}: is a text; write null for {taker}'s default, None")
+        raise ConfigError(f"{key} = {value!r}: that is a text; write null for None, the default of {taker}")
 
 
 def _words_of(annotation: Any) -> str:

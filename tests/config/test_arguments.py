@@ -31,7 +31,7 @@ ARGUMENTS = inspect.signature(own).parameters
         ("bn", "off", "model.bn = 'off': own takes true or false there"),
         ("plain", "no", "takes true or false there"),
         ("declared", "yes", "takes true or false there"),
-        ("norm", "None", "model.norm = 'None': is a text; write null for own's default, None"),
+        ("norm", "None", "model.norm = 'None': that is a text; write null for None, the default of own"),
     ],
 )
 def test_words_that_python_reads_otherwise_are_refused(key, word, line):
